@@ -1,0 +1,222 @@
+# outboxd - needs GNU make.  Objects and programs go to $(BUILD).
+#
+#   make                  build/outboxd and build/outboxctl
+#   make check            installs what is missing, builds, runs every suite
+#   make demo             installs what is missing, builds, shows it working
+#   make install          DESTDIR, prefix, bindir, sbindir, mandir, sysconfdir
+#   make check-asan       the suites under ASan and UBSan
+#   make check-valgrind   the unit suite under valgrind
+#   make format           clang-format; format-check only looks
+#
+# WERROR=1 makes warnings errors, SAN=1 builds with ASan and UBSan,
+# BUILD=dir keeps such a build apart, CC=clang chooses the compiler.
+
+MAKEFLAGS += --no-builtin-rules
+.DEFAULT_GOAL = all
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+ifdef SAN
+BUILD = build-asan
+else
+BUILD = build
+endif
+
+# These goals work, or begin, on a machine where nothing is installed yet.
+BARE_GOALS = bootstrap check demo clean dist-clean format format-check
+ifneq ($(filter-out $(BARE_GOALS),$(or $(MAKECMDGOALS),all)),)
+include config.mk
+endif
+
+CSTD = -std=gnu11
+WARN = -Wall -Wextra -Wno-unused-parameter
+DEFS = -D_GNU_SOURCE -DOUTBOXD_VERSION='"$(VERSION)"' \
+    -DOUTBOXD_SYSCONFDIR='"$(sysconfdir)"'
+INCS = -Isrc $(PQ_CFLAGS) $(EVENT_CFLAGS) $(CJSON_CFLAGS) $(YAML_CFLAGS) \
+    $(CRYPTO_CFLAGS)
+LIBS = $(PQ_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) $(YAML_LIBS) $(CRYPTO_LIBS)
+HARDEN = -fstack-protector-strong -fPIE
+HARDEN_LD = -pie -Wl,-z,relro,-z,now
+ifdef WERROR
+WARN += -Werror
+endif
+ifdef SAN
+HARDEN += -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+    -fno-omit-frame-pointer
+HARDEN_LD += -fsanitize=address,undefined
+endif
+COMPILE = $(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) $(DEFS) \
+    $(INCS) -MMD -MP -c
+LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
+
+# The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
+SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config digest err ids json log \
+    logline manifest store tuning units utf8 uuid xalloc yamldoc))
+DAEMON_SRC := $(wildcard src/*.c)
+CTL_SRC := $(wildcard src/ctl/*.c)
+SQL_SRC := $(sort $(wildcard sql/*.sql sql/schema/*.sql sql/function/*.sql \
+    sql/view/*.sql))
+DAEMON_OBJ = $(DAEMON_SRC:src/%.c=$(BUILD)/obj/%.o)
+SHARED_OBJ = $(SHARED_SRC:src/%.c=$(BUILD)/obj/%.o)
+CTL_OBJ = $(CTL_SRC:src/%.c=$(BUILD)/obj/%.o) $(SHARED_OBJ)
+ifneq ($(wildcard tools/embed-sql),)
+CTL_OBJ += $(BUILD)/gen/sql_files.o
+endif
+
+TEST_SRC := $(wildcard tests/unit/test_*.c)
+TEST_BIN = $(TEST_SRC:tests/unit/%.c=$(BUILD)/unit/%)
+CTL_TEST_SRC := $(wildcard tests/unit/ctl/test_*.c)
+CTL_TEST_BIN = $(CTL_TEST_SRC:tests/unit/ctl/%.c=$(BUILD)/unit/ctl/%)
+TEST_HELPER_SRC := $(wildcard tests/unit/helper*.c)
+TEST_HELPER_OBJ = $(TEST_HELPER_SRC:tests/unit/%.c=$(BUILD)/unit/%.o)
+CONFIG_KEYS = $(patsubst %.c,$(BUILD)/lint/%,$(notdir \
+    $(wildcard tests/lint/config-keys.c)))
+# Helpers of the db and system suites: one C file, one program.
+TOOL_SRC := $(wildcard tests/db/*.c tests/system/*.c tests/plugins/*.c)
+TOOL_BIN = $(TOOL_SRC:%.c=$(BUILD)/%)
+
+.PHONY: all
+all: $(BUILD)/outboxd $(BUILD)/outboxctl
+
+$(BUILD)/outboxd: $(DAEMON_OBJ)
+	$(LINK) -o $@ $^ $(LIBS)
+
+$(BUILD)/outboxctl: $(CTL_OBJ)
+	$(LINK) -o $@ $^ $(LIBS)
+
+$(BUILD)/obj/%.o: src/%.c config.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -o $@ $<
+
+$(BUILD)/gen/sql_files.c: tools/embed-sql $(SQL_SRC)
+	@mkdir -p $(@D)
+	tools/embed-sql $(SQL_SRC) > $@
+
+$(BUILD)/gen/sql_files.o: $(BUILD)/gen/sql_files.c config.mk
+	$(COMPILE) -o $@ $<
+
+# A file that has gone must be noticed: its text is embedded.
+$(BUILD)/gen/sql_files.c: $(BUILD)/gen/sql_list
+$(BUILD)/gen/sql_list: FORCE
+	@mkdir -p $(@D)
+	@echo '$(SQL_SRC)' | cmp -s - $@ || echo '$(SQL_SRC)' > $@
+
+.PHONY: FORCE
+FORCE:
+
+# Tests
+
+$(BUILD)/unit/%.o: tests/unit/%.c config.mk
+	@mkdir -p $(@D)
+	$(COMPILE) $(CHECK_CFLAGS) -Itests/unit -o $@ $<
+
+$(BUILD)/unit/ctl/%: $(BUILD)/unit/ctl/%.o $(TEST_HELPER_OBJ) \
+    $(filter-out $(BUILD)/obj/ctl/main.o,$(CTL_OBJ))
+	$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
+
+$(BUILD)/unit/%: $(BUILD)/unit/%.o $(TEST_HELPER_OBJ) \
+    $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
+	$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
+
+$(BUILD)/lint/config-keys: $(BUILD)/lint/config-keys.o $(SHARED_OBJ)
+	$(LINK) -o $@ $^ $(LIBS)
+
+$(BUILD)/lint/%.o: tests/lint/%.c config.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -o $@ $<
+
+$(TOOL_BIN): $(BUILD)/%: %.c config.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -o $@.o $<
+	$(LINK) -o $@ $@.o $(LIBS)
+
+.PRECIOUS: $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
+
+.PHONY: tests check check-run check-lint check-unit check-db check-system
+tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN)
+
+check: bootstrap
+	+$(MAKE) --no-print-directory check-run
+
+check-run: tests
+	BUILD=$(BUILD) tests/run-all lint unit db system
+
+check-lint check-unit check-db check-system: check-%: tests
+	BUILD=$(BUILD) tests/run-all $*
+
+.PHONY: check-asan check-valgrind
+check-asan:
+	+$(MAKE) --no-print-directory SAN=1 tests
+	BUILD=build-asan tests/run-all unit db system
+
+check-valgrind: tests
+	BUILD=$(BUILD) VALGRIND=1 tests/run-all unit
+
+# Everything else
+
+.PHONY: bootstrap demo
+bootstrap:
+	@tools/bootstrap
+
+demo: bootstrap
+	+@$(MAKE) --no-print-directory all $(wildcard demo/run)
+	@BUILD=$(BUILD) demo/run
+
+configure: configure.ac
+	@command -v autoconf >/dev/null || { echo "autoconf is missing;" \
+	    "install the Debian package autoconf, or run tools/bootstrap" >&2; \
+	    exit 1; }
+	autoconf
+
+config.mk: configure config.mk.in
+	./configure $(CONFIGURE_FLAGS)
+
+FORMAT_SRC = $(shell find src tests sdk -name '*.[ch]' 2>/dev/null)
+.PHONY: format format-check
+format:
+	clang-format -i $(FORMAT_SRC)
+
+format-check:
+	clang-format --dry-run --Werror $(FORMAT_SRC)
+
+INSTALL = install
+MAN_SECTIONS = 1 5 7 8
+SED_PATHS = sed -e 's|/usr/sbin/outboxd|$(sbindir)/outboxd|g' \
+    -e 's|/usr/bin/outboxctl|$(bindir)/outboxctl|g'
+
+.PHONY: install
+install: all
+	$(INSTALL) -d $(DESTDIR)$(sbindir) $(DESTDIR)$(bindir) \
+	    $(DESTDIR)$(datadir)/outboxd $(DESTDIR)$(sysconfdir)/outboxd
+	$(INSTALL) -m 755 $(BUILD)/outboxd $(DESTDIR)$(sbindir)
+	$(INSTALL) -m 755 $(BUILD)/outboxctl $(DESTDIR)$(bindir)
+	for f in $(SQL_SRC); do \
+	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
+	done
+	for s in $(MAN_SECTIONS); do \
+	    for f in man/*.$$s; do \
+		test ! -e $$f || $(INSTALL) -D -m 644 $$f \
+		    $(DESTDIR)$(mandir)/man$$s/$${f#man/} || exit; \
+	    done; \
+	done
+	$(INSTALL) -m 644 etc/outboxd.yaml \
+	    $(DESTDIR)$(datadir)/outboxd/outboxd.yaml
+	test -e $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml || \
+	    $(INSTALL) -m 640 etc/outboxd.yaml \
+	    $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml
+	if test -e systemd/outboxd.service; then \
+	    $(INSTALL) -d $(DESTDIR)$(unitdir) && \
+	    $(SED_PATHS) systemd/outboxd.service \
+		> $(DESTDIR)$(unitdir)/outboxd.service; \
+	fi
+
+.PHONY: clean dist-clean
+clean:
+	rm -rf build build-*
+
+dist-clean: clean
+	rm -rf config.mk config.log config.status configure configure~ \
+	    autom4te.cache
+
+-include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/ctl/*.d \
+    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d)

@@ -1,0 +1,156 @@
+/*
+ * config.h - outboxd.yaml -> struct config.
+ *
+ * One table (config_keys) gives each key's name, type, bounds, default,
+ * whether it is reloadable, and help; the sample and the man page are checked
+ * against it.  Reading is strict: an unknown key, a wrong type, a value out of
+ * bounds or a feature that is not built is an error that names file, line,
+ * column and what would be right.  All strings belong to the config.
+ */
+#ifndef CONFIG_H
+#define CONFIG_H
+
+#include "err.h"
+#include "tuning.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#define CONFIG_DEFAULT_PATH OUTBOXD_SYSCONFDIR "/outboxd/outboxd.yaml"
+
+enum config_log_format {
+	CONFIG_LOG_TEXT,
+	CONFIG_LOG_JSON,
+};
+
+struct config_list {
+	char **items;
+	size_t count;
+};
+
+/* NAME=VALUE pairs, sorted by name. */
+struct config_pairs {
+	char **names;
+	char **values;
+	size_t count;
+};
+
+struct config_database {
+	char *conninfo; /* never print: see config_redact() */
+	char *listen_conninfo; /* "": as conninfo */
+	int64_t pooler; /* 0: none; nothing else is built */
+	int64_t statement_timeout_ms;
+	int64_t connect_timeout_ms;
+};
+
+struct config_dispatch {
+	int64_t batch; /* rows of one claim, at most */
+	int64_t poll_interval_ms;
+	int64_t unavailable_grace_ms;
+	struct tuning_margin margin; /* kill_grace, settle_margin */
+	struct tuning tuning; /* every member given */
+};
+
+struct config_memory {
+	int64_t max_items;
+	int64_t max_json_bytes;
+	int64_t max_waiters;
+	int64_t max_topics;
+	int64_t max_consumers;
+	int64_t max_topic_name_bytes;
+};
+
+struct config_plugins {
+	char *store;
+	int64_t max_frame_bytes;
+	int64_t max_processes;
+	struct config_pairs environment;
+	char *user; /* "": the daemon's own; nothing else is built */
+	struct config_list read_paths; /* empty; nothing else is built */
+	struct config_list write_paths;
+};
+
+struct config_subscriber {
+	char *id;
+	struct tuning tuning; /* TUNING_UNSET where nothing was written */
+	struct config_pairs environment;
+};
+
+struct config {
+	char *path; /* what it was read from */
+	struct config_database database;
+	struct config_dispatch dispatch;
+	struct config_memory memory;
+	struct config_plugins plugins;
+	struct config_subscriber *subscribers; /* sorted by id */
+	size_t n_subscribers;
+	int64_t stop_timeout_ms;
+	int64_t log_format; /* enum config_log_format */
+	int64_t log_level; /* enum log_level */
+	char *admin_socket;
+	struct config_list alert_command; /* empty; nothing else is built */
+	bool has_password; /* a conninfo holds one: warn once */
+};
+
+/* path names the file in errors; text is not kept. */
+struct config *config_parse(const char *path, const char *text, size_t len,
+    struct err *e);
+struct config *config_load(const char *path, struct err *e);
+void config_free(struct config *c); /* NULL allowed */
+
+/* Every effective value as YAML that config_parse() takes; passwords are
+ * left out. */
+void config_print(const struct config *c, FILE *out);
+
+/* The conninfo without its secrets, for people.  Caller frees. */
+char *config_redact(const char *conninfo);
+
+/* NULL: nothing is said about this subscriber. */
+const struct config_subscriber *config_subscriber(const struct config *c,
+    const char *id);
+
+/* How to run a subscriber: its config, then its manifest (NULL: none), then
+ * dispatch; the lease is the effective one.  -1 and the numbers if deadline
+ * and margins do not fit. */
+int config_tuning(const struct config *c, const char *subscriber_id,
+    const struct tuning *manifest, struct tuning *out, struct err *e);
+
+/* SIGHUP: fn is called for each key whose value differs. */
+typedef void (*config_change_fn)(const char *key, bool reloadable, void *arg);
+void config_diff(const struct config *was, const struct config *is,
+    config_change_fn fn, void *arg);
+
+/* Gives c the values of was for every key that needs a restart. */
+void config_keep_fixed(struct config *c, const struct config *was);
+
+/* The table, for the man page's check and for "outboxd --help-config". */
+enum config_type {
+	CONFIG_TEXT,
+	CONFIG_PATH, /* absolute, or empty where the default is */
+	CONFIG_DURATION,
+	CONFIG_SIZE,
+	CONFIG_COUNT,
+	CONFIG_CHOICE,
+	CONFIG_LIST,
+	CONFIG_PAIRS,
+	CONFIG_UNBUILT, /* known, and refused wherever it stands */
+};
+
+struct config_key {
+	const char *name; /* "dispatch.retry.base", "subscribers.*.lease" */
+	enum config_type type;
+	size_t offset; /* into struct config or struct config_subscriber */
+	const char *preset; /* the default as written in YAML; NULL: unset */
+	const char *min, *max; /* as written in YAML; NULL: none */
+	const char *const *choices; /* of CONFIG_CHOICE, NULL-terminated */
+	bool reloadable;
+	bool preset_only; /* other values are not in this version */
+	const char *help;
+};
+
+const struct config_key *config_keys(size_t *count);
+const char *config_type_name(enum config_type type);
+
+#endif
