@@ -16,7 +16,7 @@
 
 #define YAMLDOC_MAX_BYTES (1024 * 1024)
 #define YAMLDOC_MAX_DEPTH 16
-#define YAMLDOC_MAX_NODES 65536
+#define YAMLDOC_MAX_NODES 16384
 
 enum yamldoc_kind {
 	YAMLDOC_SCALAR,
