@@ -1,9 +1,9 @@
 /*
  * config.h - outboxd.yaml -> struct config.
  *
- * One table (config_keys) gives each key's name, type, bounds, default,
- * whether it is reloadable, and help; the sample and the man page are checked
- * against it.  Reading is strict: an unknown key, a wrong type, a value out of
+ * One table (configkey.h) gives each key's name, type, bounds, default, whether
+ * it is reloadable, and help; the sample and the man page are checked against
+ * it.  Reading is strict: an unknown key, a wrong type, a value out of
  * bounds or a feature that is not built is an error that names file, line,
  * column and what would be right.  All strings belong to the config.
  */
@@ -124,33 +124,5 @@ void config_diff(const struct config *was, const struct config *is,
 
 /* Gives c the values of was for every key that needs a restart. */
 void config_keep_fixed(struct config *c, const struct config *was);
-
-/* The table, for the man page's check and for "outboxd --help-config". */
-enum config_type {
-	CONFIG_TEXT,
-	CONFIG_PATH, /* absolute, or empty where the default is */
-	CONFIG_DURATION,
-	CONFIG_SIZE,
-	CONFIG_COUNT,
-	CONFIG_CHOICE,
-	CONFIG_LIST,
-	CONFIG_PAIRS,
-	CONFIG_UNBUILT, /* known, and refused wherever it stands */
-};
-
-struct config_key {
-	const char *name; /* "dispatch.retry.base", "subscribers.*.lease" */
-	enum config_type type;
-	size_t offset; /* into struct config or struct config_subscriber */
-	const char *preset; /* the default as written in YAML; NULL: unset */
-	const char *min, *max; /* as written in YAML; NULL: none */
-	const char *const *choices; /* of CONFIG_CHOICE, NULL-terminated */
-	bool reloadable;
-	bool preset_only; /* other values are not in this version */
-	const char *help;
-};
-
-const struct config_key *config_keys(size_t *count);
-const char *config_type_name(enum config_type type);
 
 #endif

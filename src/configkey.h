@@ -1,0 +1,65 @@
+/*
+ * configkey.h - the table of all keys of outboxd.yaml, and what can be done
+ * with a value of each type.
+ *
+ * A value lives at its key's offset in a struct config or, for keys that begin
+ * with "subscribers.*.", in a struct config_subscriber; base is that struct.
+ */
+#ifndef CONFIGKEY_H
+#define CONFIGKEY_H
+
+#include "err.h"
+#include "yamlval.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#define CONFIGKEY_SUBSCRIBER "subscribers.*."
+
+enum configkey_type {
+	CONFIGKEY_TEXT, /* char * */
+	CONFIGKEY_CONNINFO, /* char *; may hold a secret */
+	CONFIGKEY_PATH, /* char *; absolute, or empty if preset_only */
+	CONFIGKEY_DURATION, /* int64_t, ms */
+	CONFIGKEY_SIZE, /* int64_t, bytes */
+	CONFIGKEY_COUNT, /* int64_t */
+	CONFIGKEY_CHOICE, /* int64_t, index into choices */
+	CONFIGKEY_LIST, /* struct config_list */
+	CONFIGKEY_PAIRS, /* struct config_pairs */
+	CONFIGKEY_UNBUILT, /* known, and refused wherever it stands */
+};
+
+struct configkey {
+	const char *name; /* "dispatch.retry.base", "subscribers.*.lease" */
+	enum configkey_type type;
+	size_t offset;
+	const char *preset; /* the default as written; NULL: not given */
+	const char *min, *max; /* as written; NULL: none */
+	const char *const *choices; /* as yamlval_choice() takes them */
+	bool reloadable; /* by SIGHUP */
+	bool preset_only; /* only the default (or nothing) is built */
+	const char *help;
+};
+
+/* In the order of the sample; ends with a NULL name. */
+extern const struct configkey configkeys[];
+
+const struct configkey *configkey_find(const char *name);
+bool configkey_is_subscriber(const struct configkey *k);
+const char *configkey_type_name(const struct configkey *k);
+
+/* Takes v, checked against the bounds, in place of what is there. */
+int configkey_read(const struct configkey *k, void *base,
+    const struct yamlval *v, struct err *e);
+void configkey_free(const struct configkey *k, void *base);
+bool configkey_equal(const struct configkey *k, const void *a, const void *b);
+void configkey_copy(const struct configkey *k, void *to, const void *from);
+
+/* As YAML on one line, conninfos without their secrets. */
+void configkey_print(const struct configkey *k, const void *base, FILE *out);
+
+/* Nothing was written here and there is no default. */
+bool configkey_is_unset(const struct configkey *k, const void *base);
+
+#endif
