@@ -82,12 +82,14 @@ $$;
 -- outbox._uuid7(): a random uuid whose first 48 bits are the time, so that
 -- event ids made here arrive in index order.
 CREATE OR REPLACE FUNCTION outbox._uuid7() RETURNS uuid
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$
-    SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+BEGIN
+    RETURN encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
         PLACING substring(int8send((extract(epoch FROM clock_timestamp()) * 1000)::bigint) FROM 3)
-        FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
+        FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
+END
 $$;
 
 -- outbox._rfc3339(time): UTC with microseconds, whatever DateStyle says.

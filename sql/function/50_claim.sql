@@ -1,5 +1,7 @@
 -- 50_claim.sql: who executes what, and until when.
 --
+-- The parts are plpgsql, not sql: a sql function is planned anew at each call.
+--
 -- A claim locks each lane first, in a statement of its own: what it reads
 -- afterwards is newer than the last claimer's commit, so two claimers whose
 -- snapshots precede each other's commit can never get the same delivery.
@@ -10,10 +12,11 @@
 -- between; an unknown worker proves nothing.  2.5 s: two heartbeats missed.
 CREATE OR REPLACE FUNCTION outbox._died(p_worker uuid, p_claimed_at timestamptz,
     p_expires_at timestamptz, p_reaper uuid) RETURNS boolean
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$
-    SELECT EXISTS (
+BEGIN
+    RETURN EXISTS (
         SELECT FROM outbox.daemon d
          WHERE d.worker = p_worker AND NOT d.stopping
            AND d.last_seen_at < p_expires_at
@@ -21,7 +24,8 @@ AS $$
            AND pg_postmaster_start_time() < p_claimed_at
            AND NOT EXISTS (SELECT FROM outbox.daemon r
                             WHERE r.worker = p_reaper AND r.contact_since > p_expires_at
-                              AND r.started_at < d.last_seen_at))
+                              AND r.started_at < d.last_seen_at));
+END
 $$;
 
 -- outbox._reap_lane(target, reaper): expired claims of a lane the caller has
@@ -164,11 +168,14 @@ $$;
 CREATE OR REPLACE FUNCTION outbox._claim_gate(p_target_ids bigint[])
 RETURNS TABLE (n bigint, target_id bigint, answer text, seen_pos bigint, reap boolean,
                sweep boolean, next_due_ms bigint)
-LANGUAGE sql STABLE ROWS 100
+LANGUAGE plpgsql STABLE ROWS 100
 SET search_path = pg_catalog, outbox, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     SELECT t.n, t.id,
            CASE WHEN i.state IS NULL OR i.state NOT IN ('active', 'retained') THEN 'inactive'
                 WHEN s.paused_at IS NOT NULL THEN 'paused'
@@ -201,7 +208,8 @@ AS $$
                        WHERE e.target_id = t.id AND e.status = 'claimed' AND NOT e.expired
                          AND e.claim_expires_at <= statement_timestamp()) AS reap,
            l.low < l.pos AND l.swept_at < statement_timestamp() - interval '1 s' AS sweep) w
-     ORDER BY t.n
+     ORDER BY t.n;
+END
 $$;
 
 -- outbox._set_aside(target, ids, reason): what a claim met and may not hand
@@ -256,11 +264,13 @@ CREATE OR REPLACE FUNCTION outbox._claim_pick(p_target bigint, p_limit int, p_sc
     p_max_bytes bigint, p_budget_bytes bigint, p_suspects int, p_lapses boolean, p_pos bigint,
     OUT fresh_ids bigint[], OUT exception_ids bigint[], OUT suspects int, OUT bytes bigint,
     OUT aside bigint[], OUT why text[], OUT new_pos bigint, OUT need_bytes bigint)
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+#variable_conflict use_column
+BEGIN
     WITH ordinary AS MATERIALIZED (
         SELECT e.fact_id, e.due_at, e.authority_seq, 0 AS suspect
           FROM outbox.exception e
@@ -314,7 +324,9 @@ AS $$
            array_agg(c.why ORDER BY c.fact_id) FILTER (WHERE c.fits AND c.why IS NOT NULL),
            coalesce(max(c.fact_id) FILTER (WHERE c.fits AND NOT c.old), p_pos),
            min(c.frame_bytes) FILTER (WHERE NOT c.fits AND c.n <= p_limit AND c.why IS NULL)
-      FROM cut c
+      INTO fresh_ids, exception_ids, suspects, bytes, aside, why, new_pos, need_bytes
+      FROM cut c;
+END
 $$;
 
 -- outbox.claim(...): hands due deliveries to a worker under a lease.

@@ -35,11 +35,14 @@ CREATE OR REPLACE FUNCTION outbox._settle_fresh(p_worker uuid, p_claim_ids uuid[
     p_outcomes text[], p_run_ms bigint[], p_exit_codes int[], p_signals int[], p_errors text[],
     p_now timestamptz)
 RETURNS TABLE (claim_id uuid, items bigint[])
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+#variable_conflict use_column
+BEGIN
+    RETURN QUERY
     WITH item AS MATERIALIZED (
         SELECT * FROM unnest(p_claim_ids, p_target_ids, p_fact_ids, p_ords, p_verdicts, p_delays_ms,
                 p_reasons, p_outcomes, p_run_ms, p_exit_codes, p_signals, p_errors)
@@ -80,7 +83,8 @@ AS $$
                ELSE x.published_at END AS at) d
          WHERE g.verdict <> 'ack'
     )
-    SELECT g.claim_id, array_agg(g.n) FROM gone g GROUP BY g.claim_id
+    SELECT g.claim_id, array_agg(g.n) FROM gone g GROUP BY g.claim_id;
+END
 $$;
 
 -- outbox._settle_exception(...): the same for items that have a full row,
@@ -90,11 +94,14 @@ CREATE OR REPLACE FUNCTION outbox._settle_exception(p_worker uuid, p_claim_ids u
     p_reasons text[], p_outcomes text[], p_run_ms bigint[], p_exit_codes int[], p_signals int[],
     p_errors text[], p_now timestamptz)
 RETURNS bigint[]
-LANGUAGE sql VOLATILE
+LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
 SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
+DECLARE
+    v_items bigint[];
+BEGIN
     WITH item AS MATERIALIZED (
         SELECT i.*, e.generation, e.attempt_count, e.available_at
           FROM unnest(p_claim_ids, p_target_ids, p_fact_ids, p_verdicts, p_delays_ms, p_reasons,
@@ -137,7 +144,9 @@ AS $$
                k.claim_id, p_worker, p_now, k.run_ms, k.exit_code, k.signal, outbox._clip(k.error)
           FROM kept k
     )
-    SELECT array_agg(w.n) FROM (SELECT g.n FROM gone g UNION ALL SELECT k.n FROM kept k) w
+    SELECT array_agg(w.n) INTO v_items FROM (SELECT g.n FROM gone g UNION ALL SELECT k.n FROM kept k) w;
+    RETURN v_items;
+END
 $$;
 
 -- outbox._subscriber_config_fault(target, error): a handler said that it is
