@@ -278,6 +278,8 @@ CREATE INDEX exception_expiry ON outbox.exception (target_id, claim_expires_at)
     WHERE status = 'claimed' AND NOT expired;
 CREATE INDEX exception_paused ON outbox.exception (target_id, fact_id)
     WHERE status = 'paused';
+CREATE INDEX exception_oversize ON outbox.exception (oversize_since)
+    WHERE oversize_since IS NOT NULL;
 CREATE INDEX exception_worker ON outbox.exception (claimed_by)
     WHERE claimed_by IS NOT NULL;
 COMMENT ON COLUMN outbox.exception.due_at IS
