@@ -160,8 +160,8 @@ bootstrap:
 	@tools/bootstrap
 
 demo: bootstrap
-	+@$(MAKE) --no-print-directory all $(wildcard demo/run)
-	@BUILD=$(BUILD) demo/run
+	+@$(MAKE) --no-print-directory all
+	@BUILD=$(BUILD) tests/demo/run
 
 configure: configure.ac
 	@command -v autoconf >/dev/null || { echo "autoconf is missing;" \
