@@ -1,0 +1,272 @@
+/*
+ * cmd_status.c - status: is all well, and if not, what is to be done.
+ *
+ * Every question is bounded: counts end at a cap in the database, and each
+ * statement has two seconds.
+ */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "../xalloc.h"
+#include "args.h"
+#include "ctl.h"
+#include "out.h"
+#include "script.h"
+
+#define QUESTION_MS 2000
+
+struct problem {
+	const char *code; /* listed in outboxctl(8) */
+	char *text;
+	char *remedy;
+};
+
+struct status {
+	struct ctl *c;
+	PGresult *schema, *daemons, *lanes, *subscribers;
+	struct problem *problem;
+	int n_problems;
+	long alive; /* daemons */
+};
+
+/* Takes remedy. */
+static void __attribute__((format(printf, 4, 5)))
+add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
+{
+	struct problem *p;
+	va_list ap;
+
+	s->problem = xreallocarray(s->problem, (size_t)s->n_problems + 1,
+	    sizeof(*s->problem));
+	p = &s->problem[s->n_problems++];
+	p->code = code;
+	p->remedy = remedy;
+	va_start(ap, fmt);
+	p->text = xvasprintf(fmt, ap);
+	va_end(ap);
+}
+
+static bool
+ask(struct status *s)
+{
+	struct ctl *c = s->c;
+
+	db_statement_timeout(c->db, QUESTION_MS);
+	s->schema = out_run(c,
+	    "SELECT outbox.schema_version() AS schema_version", DB_NONE);
+	if (s->schema == NULL)
+		return false;
+	s->daemons = out_run(c,
+	    "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
+	    "       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
+	    "       cardinality(d.target_ids) AS lanes"
+	    "  FROM outbox.daemons d"
+	    " ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
+	    DB_NONE);
+	if (s->daemons == NULL)
+		return false;
+	s->lanes =
+	    out_run(c, "SELECT l.* FROM outbox.lane_status() l", DB_NONE);
+	if (s->lanes == NULL)
+		return false;
+	s->subscribers = out_run(c,
+	    "SELECT s.subscriber_id, s.pause_reason, s.paused_at, s.paused_by"
+	    "  FROM outbox.subscribers s WHERE s.paused"
+	    " ORDER BY s.subscriber_id",
+	    DB_NONE);
+	return s->subscribers != NULL;
+}
+
+static long
+number(const PGresult *res, int row, const char *column)
+{
+	const char *text = db_text(res, row, column);
+
+	return text != NULL ? strtol(text, NULL, 10) : 0;
+}
+
+/* ---- what is not well ---- */
+
+static void
+judge_schema(struct status *s)
+{
+	struct script *script = script_create();
+	long version = number(s->schema, 0, "schema_version");
+
+	if (version < script->version)
+		add(s, "schema_older", xstrdup("outboxctl schema upgrade"),
+		    "the schema has version %ld, this outboxctl %d", version,
+		    script->version);
+	script_free(script);
+}
+
+static void
+judge_daemons(struct status *s)
+{
+	int i, n = PQntuples(s->daemons);
+
+	for (i = 0; i < n; i++)
+		s->alive += db_true(s->daemons, i, "alive");
+	if (s->alive == 0)
+		add(s, "no_daemon", xstrdup("systemctl start outboxd"),
+		    n == 0 ? "no daemon has ever served this database"
+			   : "no daemon is alive; one was last seen at %s",
+		    n == 0 ? "" : db_text(s->daemons, 0, "last_seen_at"));
+}
+
+static void
+judge_lane(struct status *s, int i)
+{
+	const char *subscriber = db_text(s->lanes, i, "subscriber_id");
+	const char *version = db_text(s->lanes, i, "plugin_version");
+	const char *state = db_text(s->lanes, i, "installation_state");
+	long paused = number(s->lanes, i, "paused");
+	bool active = strcmp(state, "active") == 0;
+	bool owes = number(s->lanes, i, "pending") > 0 &&
+	    strcmp(state, "retained") == 0;
+
+	if (s->alive > 0 && (active || owes) &&
+	    number(s->lanes, i, "daemons") == 0)
+		add(s, "no_daemon_has_artifact",
+		    xstrdup("on a daemon's host: outboxctl plugin install DIR"),
+		    "no living daemon can run %s of version %s", subscriber,
+		    version);
+	if (paused > 0)
+		add(s, "deliveries_paused",
+		    xasprintf("outboxctl delivery list --status paused "
+			      "--subscriber %s",
+			subscriber),
+		    "%ld or more deliveries to %s, version %s, are paused",
+		    paused, subscriber, version);
+}
+
+static void
+judge(struct status *s)
+{
+	const char *subscriber;
+	int i;
+
+	judge_schema(s);
+	judge_daemons(s);
+	for (i = 0; i < PQntuples(s->lanes); i++)
+		judge_lane(s, i);
+	for (i = 0; i < PQntuples(s->subscribers); i++) {
+		subscriber = db_text(s->subscribers, i, "subscriber_id");
+		add(s, "subscriber_paused",
+		    xasprintf("outboxctl subscriber resume %s", subscriber),
+		    "subscriber %s is paused: %s", subscriber,
+		    db_text(s->subscribers, i, "pause_reason"));
+	}
+}
+
+static const char *
+verdict(const struct status *s, int *code)
+{
+	*code = s->alive == 0	? EX_UNAVAILABLE
+	    : s->n_problems > 0 ? EX_NEGATIVE
+				: EX_OK;
+	return *code == EX_UNAVAILABLE ? "unavailable"
+	    : *code == EX_NEGATIVE     ? "degraded"
+				       : "healthy";
+}
+
+/* ---- saying it ---- */
+
+static void
+say_json(const struct status *s, const char *word)
+{
+	cJSON *object = cJSON_CreateObject(), *list, *item;
+	int i;
+
+	cJSON_AddStringToObject(object, "status", word);
+	out_add_raw(object, "schema_version",
+	    db_text(s->schema, 0, "schema_version"));
+	cJSON_AddItemToObject(object, "daemons", out_rows(s->daemons));
+	cJSON_AddItemToObject(object, "lanes", out_rows(s->lanes));
+	cJSON_AddItemToObject(object, "paused_subscribers",
+	    out_rows(s->subscribers));
+	list = cJSON_AddArrayToObject(object, "problems");
+	for (i = 0; i < s->n_problems; i++) {
+		item = cJSON_CreateObject();
+		cJSON_AddStringToObject(item, "code", s->problem[i].code);
+		cJSON_AddStringToObject(item, "text", s->problem[i].text);
+		cJSON_AddStringToObject(item, "remedy", s->problem[i].remedy);
+		cJSON_AddItemToArray(list, item);
+	}
+	out_json(object);
+}
+
+static void
+say_text(const struct status *s, const char *word)
+{
+	char *text;
+	int i;
+
+	printf("%s: schema version %s, %ld living daemon(s)\n", word,
+	    db_text(s->schema, 0, "schema_version"), s->alive);
+	for (i = 0; i < s->n_problems; i++) {
+		text = out_plain(s->problem[i].text, (size_t)-1);
+		printf("  %s\n    -> %s\n", text, s->problem[i].remedy);
+		free(text);
+	}
+	printf("\n");
+	out_table(stdout, s->daemons,
+	    "host pid version started_at last_seen_at alive stopping lanes");
+	printf("\n");
+	out_table(stdout, s->lanes,
+	    "subscriber_id plugin_version installation_state daemons pending "
+	    "claimed paused oldest_pending_ms");
+}
+
+static int
+no_database(struct ctl *c)
+{
+	cJSON *object;
+
+	if (c->json) {
+		object = cJSON_CreateObject();
+		cJSON_AddStringToObject(object, "status", "unavailable");
+		out_json(object);
+	}
+	return c->exit == EX_TEMPFAIL ? EX_UNAVAILABLE : c->exit;
+}
+
+static int
+status(struct ctl *c, const struct args *a)
+{
+	struct status s = {.c = c};
+	const char *word;
+	int code, i;
+
+	if (ctl_db(c) == NULL)
+		return no_database(c);
+	if (!ask(&s)) {
+		code = ctl_fail_db(c);
+	} else {
+		judge(&s);
+		word = verdict(&s, &code);
+		if (c->json)
+			say_json(&s, word);
+		else
+			say_text(&s, word);
+	}
+	PQclear(s.schema);
+	PQclear(s.daemons);
+	PQclear(s.lanes);
+	PQclear(s.subscribers);
+	for (i = 0; i < s.n_problems; i++) {
+		free(s.problem[i].text);
+		free(s.problem[i].remedy);
+	}
+	free(s.problem);
+	return code;
+}
+
+const struct command status_commands[] = {
+    {"status", NULL, "", 0, 0, "say whether all is well",
+	"Exit 0 if it is, 1 if something needs a person, 69 if there is no\n"
+	"living daemon or no database.",
+	NULL, status},
+    {.group = NULL},
+};
