@@ -1,0 +1,256 @@
+#include "log.h"
+
+#include "unit.h"
+
+#include "err.h"
+#include "json.h"
+#include "utf8.h"
+
+#include <stdio.h>
+#include <unistd.h>
+
+static int ends[2];
+static char said[65536];
+
+static void
+setup(void)
+{
+	ck_assert_int_eq(pipe(ends), 0);
+	log_open(&(struct log_setup){
+	    .fd = ends[1],
+	    .format = LOG_TEXT,
+	    .level = LOG_INFO,
+	});
+}
+
+static void
+teardown(void)
+{
+	log_open(&(struct log_setup){.fd = ends[1], .level = LOG_INFO});
+	close(ends[0]);
+	close(ends[1]);
+}
+
+/* What was logged since the last call. */
+static const char *
+heard(void)
+{
+	ssize_t n;
+
+	if (write(ends[1], "", 1) != 1) /* so that the read never waits */
+		return NULL;
+	n = read(ends[0], said, sizeof(said) - 1);
+	ck_assert_int_gt(n, 0);
+	said[n - 1] = '\0';
+	return said;
+}
+
+START_TEST(a_line_has_level_code_message_and_fields_in_order)
+{
+	log_event(LOG_INFO, "settled", "attempt settled",
+	    LOG_STR("event_id", "018f"), LOG_INT("run_ms", -7),
+	    LOG_BOOL("late", true), LOG_STR("none", NULL));
+	ck_assert_str_eq(heard(),
+	    "level=info event=settled msg=\"attempt settled\" event_id=018f "
+	    "run_ms=-7 late=true\n");
+}
+END_TEST
+
+START_TEST(json_says_the_same)
+{
+	log_set_format(LOG_JSON);
+	log_event(LOG_WARN, "link_lost", "lost", LOG_INT("n", 1),
+	    LOG_BOOL("b", false));
+	ck_assert_str_eq(heard(),
+	    "{\"level\":\"warn\",\"event\":\"link_lost\",\"msg\":\"lost\","
+	    "\"n\":1,\"b\":false}\n");
+}
+END_TEST
+
+START_TEST(what_is_above_the_level_is_not_written)
+{
+	log_event(LOG_DEBUG, "moved", "x");
+	ck_assert_str_eq(heard(), "");
+	log_set_level(LOG_DEBUG);
+	log_event(LOG_DEBUG, "moved", "x");
+	ck_assert_str_eq(heard(), "level=debug event=moved msg=x\n");
+}
+END_TEST
+
+START_TEST(times_are_utc_with_milliseconds)
+{
+	int year, ms;
+	char z;
+
+	log_open(&(struct log_setup){
+	    .fd = ends[1],
+	    .level = LOG_INFO,
+	    .timestamps = true,
+	});
+	log_event(LOG_INFO, "x", "y");
+	ck_assert_int_eq(sscanf(heard(), "time=%d-%*d-%*dT%*d:%*d:%*d.%d%c ",
+			     &year, &ms, &z),
+	    3);
+	ck_assert_int_gt(year, 2020);
+	ck_assert_int_eq(z, 'Z');
+}
+END_TEST
+
+START_TEST(foreign_text_cannot_forge_a_line_or_a_field)
+{
+	log_event(LOG_INFO, "plugin", "m",
+	    LOG_STR("text", "a\nlevel=error event=x \"q\" \\ \r\t\x1b[31m"));
+	ck_assert_str_eq(heard(),
+	    "level=info event=plugin msg=m text=\"a\\nlevel=error event=x "
+	    "\\\"q\\\" \\\\ \\r\\t\\x1b[31m\"\n");
+}
+END_TEST
+
+START_TEST(any_bytes_become_json_that_reads)
+{
+	char bytes[256], line[LOGLINE_MAX];
+	const struct log_field fields[] = {
+	    LOG_BYTES("text", bytes, sizeof(bytes)),
+	    LOG_END,
+	};
+	struct err e;
+	size_t i, len;
+	cJSON *v;
+
+	for (i = 0; i < sizeof(bytes); i++)
+		bytes[i] = (char)i;
+	len = logline_render(line, LOG_JSON, NULL, LOG_INFO, "x", fields);
+	/* NUL may be escaped here, though we take it from nobody */
+	for (i = 0; i + 5 < len; i++) {
+		if (memcmp(line + i, "\\u0000", 6) == 0)
+			line[i + 5] = '1';
+	}
+	v = json_parse(line, len, sizeof(line), &e);
+	ck_assert_msg(v != NULL, "%s", e.text);
+	cJSON_Delete(v);
+}
+END_TEST
+
+START_TEST(broken_utf8_and_c1_controls_are_escaped)
+{
+	log_event(LOG_INFO, "x", "y",
+	    LOG_STR("t", "\xc3\xa9 \xff \xc2\x9b \xe2\x82"));
+	ck_assert_str_eq(heard(),
+	    "level=info event=x msg=y t=\"\xc3\xa9 \\xff \\x9b \\xe2\\x82\"\n");
+}
+END_TEST
+
+START_TEST(long_values_are_cut_and_say_so)
+{
+	static char text[LOGLINE_VALUE_MAX * 2];
+	const char *line;
+
+	memset(text, 'x', sizeof(text) - 1);
+	log_event(LOG_INFO, "x", "y", LOG_STR("t", text));
+	line = heard();
+	ck_assert_uint_lt(strlen(line), LOGLINE_VALUE_MAX + 100);
+	ck_assert_ptr_nonnull(strstr(line, "xxx...\"\n"));
+}
+END_TEST
+
+START_TEST(a_field_that_does_not_fit_is_left_out_whole)
+{
+	static char text[LOGLINE_VALUE_MAX + 1];
+	char line[LOGLINE_MAX];
+	struct log_field fields[12];
+	size_t i, len;
+	cJSON *v;
+	struct err e;
+
+	memset(text, '\x01', LOGLINE_VALUE_MAX); /* six bytes each in JSON */
+	for (i = 0; i < 10; i++)
+		fields[i] = LOG_STR("t", text);
+	fields[1].key = "u";
+	fields[10] = LOG_INT("last", 5);
+	fields[11] = LOG_END;
+	len = logline_render(line, LOG_JSON, NULL, LOG_INFO, "x", fields);
+	ck_assert_uint_lt(len, LOGLINE_MAX);
+	ck_assert_uint_eq(strlen(line), len);
+	v = json_parse(line, len, sizeof(line), &e);
+	ck_assert_msg(v != NULL, "%s", e.text);
+	ck_assert_ptr_nonnull(cJSON_GetObjectItem(v, "last"));
+	cJSON_Delete(v);
+}
+END_TEST
+
+START_TEST(a_repeated_warning_is_held_and_counted)
+{
+	int i;
+
+	for (i = 0; i < 5; i++)
+		log_event(LOG_WARN, "link_lost", "lost", LOG_STR("why", "x"));
+	ck_assert_str_eq(heard(),
+	    "level=warn event=link_lost msg=lost why=x\n");
+	log_flush(false);
+	ck_assert_str_eq(heard(), "");
+	log_flush(true);
+	ck_assert_str_eq(heard(),
+	    "level=warn event=repeats_folded msg=\"the "
+	    "same was said again\" of=link_lost "
+	    "repeats=4\n");
+	log_flush(true);
+	ck_assert_str_eq(heard(), "");
+}
+END_TEST
+
+START_TEST(warnings_that_differ_and_infos_are_all_written)
+{
+	log_event(LOG_WARN, "a", "m", LOG_INT("n", 1));
+	log_event(LOG_WARN, "a", "m", LOG_INT("n", 2));
+	log_event(LOG_INFO, "b", "m");
+	log_event(LOG_INFO, "b", "m");
+	ck_assert_str_eq(heard(),
+	    "level=warn event=a msg=m n=1\n"
+	    "level=warn event=a msg=m n=2\n"
+	    "level=info event=b msg=m\n"
+	    "level=info event=b msg=m\n");
+}
+END_TEST
+
+START_TEST(more_different_warnings_than_slots_lose_none)
+{
+	int i, lines = 0;
+	const char *s;
+
+	for (i = 0; i < 200; i++)
+		log_event(LOG_WARN, "a", "m", LOG_INT("n", i));
+	for (s = heard(); *s != '\0'; s++)
+		lines += *s == '\n';
+	ck_assert_int_eq(lines, 200);
+}
+END_TEST
+
+START_TEST(a_rate_lets_the_burst_and_then_its_share_through)
+{
+	struct log_rate r = {0};
+	int64_t i;
+	int passed = 0;
+
+	for (i = 0; i < 100; i++)
+		passed += log_rate_allow(&r, 5000, 10, 2);
+	ck_assert_int_eq(passed, 10);
+	ck_assert_int_eq(r.dropped, 90);
+	ck_assert(!log_rate_allow(&r, 5400, 10, 2));
+	ck_assert(log_rate_allow(&r, 5500, 10, 2));
+	ck_assert(!log_rate_allow(&r, 5500, 10, 2));
+	for (passed = 0, i = 0; i < 100; i++)
+		passed += log_rate_allow(&r, INT64_MAX, 10, 2);
+	ck_assert_int_eq(passed, 10);
+}
+END_TEST
+
+UNIT_TESTS_FIXTURE(log, setup, teardown,
+    a_line_has_level_code_message_and_fields_in_order, json_says_the_same,
+    what_is_above_the_level_is_not_written, times_are_utc_with_milliseconds,
+    foreign_text_cannot_forge_a_line_or_a_field,
+    any_bytes_become_json_that_reads, broken_utf8_and_c1_controls_are_escaped,
+    long_values_are_cut_and_say_so, a_field_that_does_not_fit_is_left_out_whole,
+    a_repeated_warning_is_held_and_counted,
+    warnings_that_differ_and_infos_are_all_written,
+    more_different_warnings_than_slots_lose_none,
+    a_rate_lets_the_burst_and_then_its_share_through)
