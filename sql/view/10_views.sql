@@ -3,66 +3,70 @@
 
 -- outbox.deliveries: every delivery, finished ones included.  A delivery that
 -- has lost its authority is shown paused from the commit that took it away,
--- before any row of it is rewritten.
+-- before any row of it is rewritten.  Each branch joins the fact itself, so
+-- that "event_id = ..." reaches an index in all four.
 CREATE OR REPLACE VIEW outbox.deliveries AS
-SELECT x.event_id, k.contract_id, k.contract_version, x.workspace, x.subject,
+SELECT d.event_id, k.contract_id, k.contract_version, d.workspace, d.subject,
        t.subscriber_id, d.generation, t.handler, t.handler_version,
        i.plugin_version, i.artifact_digest, g.fingerprint AS graph_fingerprint,
-       CASE WHEN d.status IN ('pending', 'claimed', 'paused') AND l.reason IS NOT NULL
-            THEN 'paused' ELSE d.status END AS status,
-       d.attempt_count, d.crash_count,
-       CASE WHEN d.status IN ('pending', 'claimed', 'paused')
-            THEN coalesce(d.available_at, x.published_at) END AS available_at,
+       CASE WHEN l.reason IS NOT NULL THEN 'paused' ELSE d.status END AS status,
+       d.attempt_count, d.crash_count, d.available_at,
        CASE WHEN l.reason IS NULL THEN d.claim_id END AS claim_id,
        CASE WHEN l.reason IS NULL THEN d.claimed_by END AS claimed_by,
        CASE WHEN l.reason IS NULL THEN d.claimed_at END AS claimed_at,
        CASE WHEN l.reason IS NULL THEN d.claim_expires_at END AS claim_expires_at,
-       d.delivered_at,
-       CASE WHEN d.status IN ('pending', 'claimed', 'paused')
-            THEN coalesce(l.reason, d.pause_reason) END AS pause_reason,
-       CASE WHEN d.status = 'paused' AND (l.reason IS NULL OR d.pause_reason = l.reason)
-            THEN d.paused_at
-            WHEN d.status IN ('pending', 'claimed', 'paused') THEN l.lapsed_at END AS paused_at,
-       d.last_error, x.published_at, d.target_id, d.fact_id
+       d.delivered_at, coalesce(l.reason, d.pause_reason) AS pause_reason,
+       CASE WHEN l.reason IS NULL OR d.pause_reason = l.reason THEN d.paused_at
+            ELSE l.lapsed_at END AS paused_at,
+       d.last_error, d.published_at, d.target_id, d.fact_id
   FROM (
-    SELECT f.target_id, f.fact_id, 1 AS generation,
+    SELECT x.event_id, x.contract_key, x.graph_id, x.workspace, x.subject, x.published_at,
+           f.target_id, f.fact_id, 1 AS generation,
            CASE WHEN c.claim_id IS NULL THEN 'pending' ELSE 'claimed' END AS status,
            (c.claim_id IS NOT NULL)::int AS attempt_count, 0 AS crash_count,
-           NULL::timestamptz AS available_at, c.claim_id, c.worker AS claimed_by,
+           x.published_at AS available_at, c.claim_id, c.worker AS claimed_by,
            c.claimed_at, c.expires_at AS claim_expires_at, NULL::timestamptz AS delivered_at,
            NULL::text AS pause_reason, NULL::timestamptz AS paused_at, NULL::text AS last_error,
-           NULL::bigint AS authority_seq
-      FROM outbox.fresh f
-      LEFT JOIN LATERAL (SELECT y.* FROM outbox.claim y
+           x.authority_seq AS unfinished_seq
+      FROM outbox.fact x
+      JOIN outbox.target o ON true -- the key of fresh begins with the target
+      JOIN outbox.fresh f ON f.target_id = o.target_id AND f.fact_id = x.fact_id
+      LEFT JOIN LATERAL (SELECT y.claim_id, y.worker, y.claimed_at, y.expires_at
+                           FROM outbox.claim y
                           WHERE y.target_id = f.target_id AND f.fact_id = ANY (y.fact_ids)
                           LIMIT 1) c ON true
     UNION ALL
-    SELECT e.target_id, e.fact_id, e.generation, e.status, e.attempt_count, e.crash_count,
+    SELECT x.event_id, x.contract_key, x.graph_id, x.workspace, x.subject, x.published_at,
+           e.target_id, e.fact_id, e.generation, e.status, e.attempt_count, e.crash_count,
            e.available_at, e.claim_id, e.claimed_by, e.claimed_at, e.claim_expires_at, NULL,
            e.pause_reason, e.paused_at, e.last_error, e.authority_seq
-      FROM outbox.exception e
+      FROM outbox.fact x
+      JOIN outbox.target o ON true
+      JOIN outbox.exception e ON e.target_id = o.target_id AND e.fact_id = x.fact_id
     UNION ALL
-    SELECT r.target_id, r.fact_id, r.generation, 'delivered', r.attempt_count, 0,
+    SELECT x.event_id, x.contract_key, x.graph_id, x.workspace, x.subject, x.published_at,
+           r.target_id, r.fact_id, r.generation, 'delivered', r.attempt_count, 0,
            NULL, r.claim_id, r.worker, NULL, NULL, r.delivered_at, NULL, NULL, NULL, NULL
-      FROM outbox.receipt r
+      FROM outbox.fact x JOIN outbox.receipt r ON r.fact_id = x.fact_id
     UNION ALL
-    SELECT z.target_id, z.fact_id, z.generation, 'discarded', z.attempt_count, z.crash_count,
+    SELECT x.event_id, x.contract_key, x.graph_id, x.workspace, x.subject, x.published_at,
+           z.target_id, z.fact_id, z.generation, 'discarded', z.attempt_count, z.crash_count,
            NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, z.last_error, NULL
-      FROM outbox.discarded z
+      FROM outbox.fact x
+      JOIN outbox.target o ON true
+      JOIN outbox.discarded z ON z.target_id = o.target_id AND z.fact_id = x.fact_id
   ) d
-  JOIN outbox.fact x ON x.fact_id = d.fact_id
-  JOIN outbox.contract k ON k.contract_key = x.contract_key
+  JOIN outbox.contract k ON k.contract_key = d.contract_key
   JOIN outbox.target t ON t.target_id = d.target_id
   JOIN outbox.installation i ON i.installation_id = t.installation_id
-  LEFT JOIN outbox.graph g ON g.graph_id = x.graph_id
+  LEFT JOIN outbox.graph g ON g.graph_id = d.graph_id
   LEFT JOIN LATERAL (
     SELECT y.reason, y.lapsed_at FROM outbox.lapse y
-     WHERE y.target_id = d.target_id
-       AND y.authority_seq > coalesce(d.authority_seq, x.authority_seq)
-       AND (y.contract_key IS NULL OR y.contract_key = x.contract_key)
-       AND (y.workspace = x.workspace
-            OR y.workspace = '*' AND x.workspace <> ALL (y.except_workspaces))
-     ORDER BY y.lapse_id DESC LIMIT 1) l ON d.status IN ('pending', 'claimed', 'paused');
+     WHERE y.target_id = d.target_id AND y.authority_seq > d.unfinished_seq
+       AND (y.contract_key IS NULL OR y.contract_key = d.contract_key)
+       AND (y.workspace = d.workspace
+            OR y.workspace = '*' AND d.workspace <> ALL (y.except_workspaces))
+     ORDER BY y.lapse_id DESC LIMIT 1) l ON d.unfinished_seq IS NOT NULL;
 
 -- outbox.facts: without bodies.  delivered is derived: nothing unfinished is
 -- left of it and nothing was discarded.
