@@ -1,0 +1,75 @@
+#include "stray.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Reads at most size - 1 bytes of /proc/PID/what and ends them with NUL. */
+static ssize_t
+read_proc(pid_t pid, const char *what, char *buf, size_t size)
+{
+	char path[64];
+	ssize_t n;
+	int fd;
+
+	snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, what);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd == -1)
+		return -1;
+	n = read(fd, buf, size - 1);
+	close(fd);
+	buf[n > 0 ? n : 0] = '\0';
+	return n;
+}
+
+static pid_t
+parent_of(pid_t pid)
+{
+	char buf[512], *end;
+	int parent;
+	char state;
+
+	if (read_proc(pid, "stat", buf, sizeof(buf)) <= 0)
+		return -1;
+	end = strrchr(buf, ')'); /* the name may hold anything */
+	if (end == NULL || sscanf(end + 1, " %c %d", &state, &parent) != 2)
+		return -1;
+	return state == 'Z' ? -1 : parent;
+}
+
+size_t
+stray_children(pid_t *pids, size_t max)
+{
+	DIR *proc = opendir("/proc");
+	pid_t self = getpid();
+	struct dirent *de;
+	size_t n = 0;
+
+	if (proc == NULL)
+		return 0;
+	while (n < max && (de = readdir(proc)) != NULL) {
+		pid_t pid = (pid_t)atoi(de->d_name);
+
+		if (pid > 0 && parent_of(pid) == self)
+			pids[n++] = pid;
+	}
+	closedir(proc);
+	return n;
+}
+
+bool
+stray_has_dir(pid_t pid, const char *dir)
+{
+	static char env[32768];
+	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
+	char want[300];
+
+	snprintf(want, sizeof(want), "TMPDIR=%s", dir);
+	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
+		if (strcmp(env + at, want) == 0)
+			return true;
+	return false;
+}

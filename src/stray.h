@@ -1,0 +1,19 @@
+/*
+ * stray.h - descendants that left their group and were orphaned to us.
+ *
+ * As subreaper the daemon inherits them.  Which run one belongs to is told
+ * by its session, or by the private directory in its environment.
+ */
+#ifndef STRAY_H
+#define STRAY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/types.h>
+
+/* Our children, at most max of them; the number found. */
+size_t stray_children(pid_t *pids, size_t max);
+/* True if the process was given this private directory as TMPDIR. */
+bool stray_has_dir(pid_t pid, const char *dir);
+
+#endif
