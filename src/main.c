@@ -1,5 +1,105 @@
-int
-main(void)
+/* outboxd: argv, and the only exit(). */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "config.h"
+#include "daemon.h"
+#include "err.h"
+#include "log.h"
+
+static void
+usage(FILE *out)
 {
-	return 70;
+	fprintf(out,
+	    "usage: outboxd [-c FILE] [-t]\n"
+	    "  -c, --config FILE  read FILE instead of %s\n"
+	    "  -t, --test         check it, print what is in effect, and end\n"
+	    "  -V, --version      print the version\n"
+	    "  -h, --help         print this\n",
+	    CONFIG_DEFAULT_PATH);
+}
+
+struct options {
+	const char *config;
+	bool test;
+};
+
+/* -1: go on; else an exit status. */
+static int
+read_options(int argc, char **argv, struct options *o)
+{
+	static const struct option names[] = {
+	    {"config", required_argument, NULL, 'c'},
+	    {"test", no_argument, NULL, 't'},
+	    {"version", no_argument, NULL, 'V'},
+	    {"help", no_argument, NULL, 'h'},
+	    {NULL, 0, NULL, 0},
+	};
+	int opt;
+
+	while ((opt = getopt_long(argc, argv, "c:tVh", names, NULL)) != -1) {
+		switch (opt) {
+		case 'c':
+			o->config = optarg;
+			break;
+		case 't':
+			o->test = true;
+			break;
+		case 'V':
+			printf("outboxd %s\n", OUTBOXD_VERSION);
+			return 0;
+		case 'h':
+			usage(stdout);
+			return 0;
+		default:
+			usage(stderr);
+			return DAEMON_USAGE;
+		}
+	}
+	if (optind < argc) {
+		usage(stderr);
+		return DAEMON_USAGE;
+	}
+	return -1;
+}
+
+/* journald adds its own times. */
+static void
+open_log(const struct config *c)
+{
+	struct log_setup s = {
+	    .fd = STDERR_FILENO,
+	    .format = c->log_format == CONFIG_LOG_JSON ? LOG_JSON : LOG_TEXT,
+	    .level = (enum log_level)c->log_level,
+	    .timestamps = getenv("JOURNAL_STREAM") == NULL,
+	};
+
+	log_open(&s);
+}
+
+int
+main(int argc, char **argv)
+{
+	struct options o = {.config = CONFIG_DEFAULT_PATH};
+	int status = read_options(argc, argv, &o);
+	struct config *c;
+	struct err e;
+
+	if (status != -1)
+		exit(status);
+	c = config_load(o.config, &e);
+	if (c == NULL) {
+		fprintf(stderr, "outboxd: %s\n", e.text);
+		exit(DAEMON_BAD_CONFIG);
+	}
+	if (o.test) {
+		config_print(c, stdout);
+		config_free(c);
+		exit(0);
+	}
+	open_log(c);
+	exit(daemon_run(c));
 }

@@ -1,0 +1,469 @@
+#include "host.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "bus.h"
+#include "config.h"
+#include "err.h"
+#include "lane.h"
+#include "log.h"
+#include "loop.h"
+#include "reply.h"
+#include "run.h"
+#include "utf8.h"
+#include "xalloc.h"
+
+#define STARTS_A_TURN 4 /* each takes milliseconds: let others in between */
+#define ERROR_MAX 4096
+#define ENV_MAX 24 /* of our own */
+
+/* A running handler, and what it is for. */
+struct slot {
+	LIST_ENTRY(slot) entry;
+	struct host *host;
+	struct lane *lane;
+	struct delivery *d;
+	struct run *run;
+};
+
+struct host {
+	struct host_setup setup;
+	LIST_HEAD(, slot) slots;
+	bool closed;
+	bool kicked;
+};
+
+static void host_step(void *arg);
+
+/* --- the end of an attempt -------------------------------------------- */
+
+static void
+finish(struct host *h, struct lane *l, struct delivery *d,
+    const struct policy_attempt *a)
+{
+	int64_t now = loop_now_ms();
+
+	d->verdict = policy_decide(&l->retry, a);
+	d->finished_ms = now;
+	lane_give_slot(h->setup.lanes, l);
+	if (d->suspect)
+		h->setup.lanes->suspects--;
+	switch (d->verdict.effect) {
+	case LANE_NOTHING:
+	case LANE_WITHDRAW: /* done where the reason is known */
+		break;
+	case LANE_HOLD:
+		lane_hold(l, now + d->verdict.hold_ms);
+		break;
+	case LANE_BACK_OFF:
+		lane_back_off(l, now);
+		break;
+	}
+	delivery_move(h->setup.book, d, DELIVERY_FINISHED);
+	h->setup.finished(h->setup.arg, d);
+}
+
+static void
+release(struct host *h, struct lane *l, struct delivery *d, enum ending why,
+    const char *error)
+{
+	struct policy_attempt a = {
+	    .ending = why,
+	    .attempt = d->attempt,
+	    .crash_count = d->crash_count,
+	};
+
+	if (error != NULL)
+		d->error = utf8_scrub(error, strlen(error), ERROR_MAX);
+	finish(h, l, d, &a);
+}
+
+static enum ending
+ending_of(const struct run_end *end)
+{
+	if (end->how == RUN_NO_EXEC)
+		return ENDING_NO_EXEC;
+	if (end->how == RUN_NO_RESOURCE)
+		return ENDING_NO_RESOURCE;
+	if (end->stopped)
+		return ENDING_INTERRUPTED;
+	if (end->late)
+		return ENDING_DEADLINE;
+	return end->how == RUN_SIGNALED ? ENDING_SIGNAL : ENDING_EXIT;
+}
+
+static void
+describe(char *out, size_t size, const struct run_end *end,
+    const struct reply *reply)
+{
+	if (end->how == RUN_NO_EXEC || end->how == RUN_NO_RESOURCE)
+		snprintf(out, size, "cannot %s: %s", end->doing,
+		    strerror(end->code));
+	else if (end->stopped)
+		snprintf(out, size, "interrupted");
+	else if (end->late)
+		snprintf(out, size, "killed after %lld ms",
+		    (long long)end->run_ms);
+	else if (end->how == RUN_SIGNALED)
+		snprintf(out, size, "ended by signal %d (%s)", end->code,
+		    strsignal(end->code));
+	else if (reply->kind == REPLY_BAD)
+		snprintf(out, size, "exit status %d, bad result: %s", end->code,
+		    reply->wrong);
+	else if (reply->kind == REPLY_NOT_ALLOWED)
+		snprintf(out, size,
+		    "effects and publications are not in "
+		    "this version");
+	else
+		snprintf(out, size, "exit status %d", end->code);
+}
+
+/* What happened, what the handler said, and the last it printed. */
+static char *
+error_text(const struct run_end *end, const struct reply *reply)
+{
+	char what[512], *text, *tail, *scrubbed;
+	size_t room, len = end->tail_bytes;
+
+	describe(what, sizeof(what), end, reply);
+	while (len > 0 && end->tail[len - 1] == '\n')
+		len--;
+	room =
+	    ERROR_MAX - sizeof(what) - REPLY_REASON_MAX - REPLY_CODE_MAX - 16;
+	tail = xstrndup(end->tail + (len > room ? len - room : 0),
+	    len > room ? room : len);
+	scrubbed = utf8_scrub(tail, len > room ? room : len, room);
+	text = xasprintf("%s%s%s%s%s%s%s", what,
+	    reply->code[0] != '\0' ? " code=" : "", reply->code,
+	    reply->reason[0] != '\0' ? " reason=" : "", reply->reason,
+	    scrubbed[0] != '\0' ? ": " : "", scrubbed);
+	free(scrubbed);
+	free(tail);
+	scrubbed = utf8_scrub(text, strlen(text), ERROR_MAX);
+	free(text);
+	return scrubbed;
+}
+
+static void
+report_leftovers(const struct slot *s, const struct run_end *end)
+{
+	if (end->leftovers)
+		log_event(LOG_WARN, "leftovers_killed",
+		    "a handler ended and left processes behind",
+		    LOG_STR("event_id", s->d->id.event),
+		    LOG_STR("subscriber", s->lane->subscriber->id),
+		    LOG_INT("attempt", s->d->attempt));
+}
+
+static void
+on_done(void *arg, const struct run_end *end)
+{
+	struct slot *s = arg;
+	struct host *h = s->host;
+	struct delivery *d = s->d;
+	struct lane *l = s->lane;
+	bool exit_zero = end->how == RUN_EXITED && end->code == 0;
+	struct reply reply;
+	struct policy_attempt a = {
+	    .ending = ending_of(end),
+	    .status = end->code,
+	    .attempt = d->attempt,
+	    .crash_count = d->crash_count,
+	    .reply = &reply,
+	    .random = loop_random(),
+	};
+
+	reply_parse(end->result, end->result_bytes, end->result_over, exit_zero,
+	    &reply);
+	d->started_ms = end->started_ms;
+	if (end->how == RUN_EXITED)
+		d->exit_code = end->code;
+	else if (end->how == RUN_SIGNALED)
+		d->signal = end->code;
+	report_leftovers(s, end);
+	if (!(exit_zero && a.ending == ENDING_EXIT &&
+		(reply.kind == REPLY_NONE || reply.kind == REPLY_ACK)))
+		d->error = error_text(end, &reply);
+	if (a.ending == ENDING_NO_EXEC)
+		lane_withdraw(l, d->error, loop_now_ms());
+	else if (a.ending != ENDING_NO_RESOURCE)
+		l->back_off_ms = 0;
+	LIST_REMOVE(s, entry);
+	free(s);
+	finish(h, l, d, &a);
+	host_kick(h);
+}
+
+static void
+on_line(void *arg, const char *line, size_t len)
+{
+	struct slot *s = arg;
+	int64_t dropped = s->lane->output_rate.dropped;
+
+	log_event(LOG_INFO, "handler_output", NULL,
+	    LOG_STR("event_id", s->d->id.event),
+	    LOG_STR("subscriber", s->lane->subscriber->id),
+	    LOG_INT("attempt", s->d->attempt), LOG_BYTES("line", line, len),
+	    LOG_INT("dropped", dropped));
+}
+
+/* --- the start -------------------------------------------------------- */
+
+struct env {
+	const char *at[ENV_MAX + 1];
+	char *own[ENV_MAX];
+	int n;
+	const char **all; /* at, and what config lists */
+	size_t count;
+};
+
+static void
+env_add(struct env *v, char *owned)
+{
+	if (v->n == ENV_MAX)
+		panic("too many variables");
+	v->own[v->n++] = owned;
+}
+
+/* What config lists replaces none of ours: the first one of a name wins. */
+static void
+env_append(struct env *v, const struct config_pairs *p)
+{
+	for (size_t i = 0; i < p->count; i++) {
+		size_t len = strlen(p->names[i]);
+		size_t k = 0;
+
+		while (k < v->count &&
+		    (strncmp(v->all[k], p->names[i], len) != 0 ||
+			v->all[k][len] != '='))
+			k++;
+		if (k < v->count)
+			continue;
+		v->all[v->count++] =
+		    xasprintf("%s=%s", p->names[i], p->values[i]);
+	}
+}
+
+static void
+env_own(struct env *v, const struct lane *l, const struct delivery *d,
+    int64_t timeout_ms)
+{
+	const char *tz = getenv("TZ");
+
+	env_add(v, xstrdup("OUTBOX_PROTOCOL=exec/1"));
+	env_add(v, xasprintf("OUTBOX_EVENT_ID=%s", d->id.event));
+	env_add(v, xasprintf("OUTBOX_CONTRACT=%s", d->contract));
+	env_add(v, xasprintf("OUTBOX_SUBSCRIBER=%s", l->subscriber->id));
+	env_add(v, xasprintf("OUTBOX_WORKSPACE=%s", d->workspace));
+	env_add(v,
+	    xasprintf("OUTBOX_IDEMPOTENCY_KEY=%s:%s:%d", d->id.event,
+		l->subscriber->id, d->id.generation));
+	env_add(v, xasprintf("OUTBOX_ATTEMPT=%d", d->attempt));
+	env_add(v, xasprintf("OUTBOX_MAX_ATTEMPTS=%d", l->retry.max_attempts));
+	env_add(v, xasprintf("OUTBOX_TIMEOUT_MS=%lld", (long long)timeout_ms));
+	env_add(v, xasprintf("OUTBOX_INPUT_BYTES=%zu", d->input_bytes));
+	env_add(v, xasprintf("OUTBOX_HANDLER=%s", l->handler));
+	env_add(v, xasprintf("OUTBOX_HANDLER_VERSION=%s", l->handler_version));
+	env_add(v, xstrdup("OUTBOX_RESULT_FD=3"));
+	if (d->traceparent != NULL)
+		env_add(v, xasprintf("TRACEPARENT=%s", d->traceparent));
+	env_add(v, xstrdup("LANG=C.UTF-8"));
+	env_add(v, xasprintf("TZ=%s", tz != NULL ? tz : "UTC"));
+}
+
+static void
+env_build(struct env *v, const struct config *c, const struct lane *l,
+    const struct delivery *d, int64_t timeout_ms)
+{
+	const struct config_subscriber *s;
+	const struct config_pairs *mine = NULL;
+	static const char *const path_name[] = {"PATH"};
+	static const char *const path_value[] = {
+	    "/usr/local/bin:/usr/bin:/bin"};
+	struct config_pairs path = {(char **)path_name, (char **)path_value, 1};
+
+	s = config_subscriber(c, l->subscriber->id);
+	if (s != NULL)
+		mine = &s->environment;
+	*v = (struct env){0};
+	env_own(v, l, d, timeout_ms);
+	v->all = xcalloc((size_t)v->n + 2 + c->plugins.environment.count +
+		(mine != NULL ? mine->count : 0),
+	    sizeof(*v->all));
+	for (int i = 0; i < v->n; i++)
+		v->all[v->count++] = v->own[i];
+	if (mine != NULL)
+		env_append(v, mine);
+	env_append(v, &c->plugins.environment);
+	env_append(v, &path);
+}
+
+static void
+env_clear(struct env *v)
+{
+	for (size_t i = 0; i < v->count; i++)
+		free((char *)v->all[i]);
+	free(v->all);
+}
+
+/*
+ * The whole deadline must fit before the kill grace and half of the settle
+ * margin: the other half may have gone by since the claim was sent.
+ */
+static bool
+lease_suffices(const struct host *h, const struct lane *l,
+    const struct delivery *d)
+{
+	const struct tuning_margin *m = &h->setup.config->dispatch.margin;
+	int64_t left = d->lease_ends_ms - loop_now_ms();
+
+	return left >=
+	    l->tuning.deadline_ms + m->kill_grace_ms + m->settle_margin_ms / 2;
+}
+
+static void
+start(struct host *h, struct lane *l, struct delivery *d)
+{
+	const struct config *c = h->setup.config;
+	const struct manifest_limits *limits = &l->manifest->limits;
+	struct slot *s = xcalloc(1, sizeof(*s));
+	struct env env;
+	struct run_spec spec = {
+	    .file = l->argv[0],
+	    .argv = l->argv,
+	    .input = d->input,
+	    .input_bytes = d->input_bytes,
+	    .deadline_ms = l->tuning.deadline_ms,
+	    .grace_ms = c->dispatch.margin.kill_grace_ms,
+	    .max_result = REPLY_MAX_BYTES,
+	    .max_memory = limits->memory_bytes,
+	    .max_files = (int)limits->open_files,
+	    .rate = &l->output_rate,
+	};
+
+	s->host = h;
+	s->lane = l;
+	s->d = d;
+	LIST_INSERT_HEAD(&h->slots, s, entry);
+	delivery_move(h->setup.book, d, DELIVERY_RUNNING);
+	env_build(&env, c, l, d, spec.deadline_ms);
+	spec.env = env.all;
+	s->run = run_start(h->setup.runner, &spec, on_line, on_done, s);
+	env_clear(&env);
+	log_event(LOG_DEBUG, "started", "a handler was started",
+	    LOG_STR("event_id", d->id.event),
+	    LOG_STR("subscriber", l->subscriber->id),
+	    LOG_STR("claim", d->id.claim), LOG_INT("attempt", d->attempt),
+	    LOG_INT("pid", run_pid(s->run)), LOG_INT("age_ms", d->age_ms));
+}
+
+static void
+start_or_release(struct host *h, struct lane *l, struct delivery *d)
+{
+	if (h->closed || l->gone)
+		release(h, l, d, ENDING_NOT_STARTED, "stopping");
+	else if (!lease_suffices(h, l, d))
+		release(h, l, d, ENDING_NOT_STARTED,
+		    "too little of the lease was left");
+	else if (lane_verify(l, h->setup.config, loop_now_ms()) == -1)
+		release(h, l, d, ENDING_NO_EXEC, l->mount_error);
+	else
+		start(h, l, d);
+}
+
+static void
+host_step(void *arg)
+{
+	struct host *h = arg;
+	struct delivery *d;
+	struct lane *l;
+	int left = STARTS_A_TURN;
+
+	h->kicked = false;
+	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
+		while (left > 0 && (d = bus_recv(l->topic)) != NULL) {
+			start_or_release(h, l, d);
+			left--;
+		}
+	}
+	if (left == 0)
+		host_kick(h);
+}
+
+void
+host_kick(struct host *h)
+{
+	if (h->kicked)
+		return;
+	h->kicked = true;
+	loop_defer(h->setup.loop, host_step, h);
+}
+
+/* --- life ------------------------------------------------------------- */
+
+struct host *
+host_create(const struct host_setup *s)
+{
+	struct host *h = xcalloc(1, sizeof(*h));
+
+	h->setup = *s;
+	LIST_INIT(&h->slots);
+	return h;
+}
+
+void
+host_free(struct host *h)
+{
+	struct slot *s;
+
+	if (h == NULL)
+		return;
+	loop_forget(h->setup.loop, h);
+	while ((s = LIST_FIRST(&h->slots)) != NULL) {
+		LIST_REMOVE(s, entry);
+		free(s);
+	}
+	free(h);
+}
+
+void
+host_configure(struct host *h, const struct config *c)
+{
+	h->setup.config = c;
+}
+
+void
+host_return(struct host *h, struct delivery *d)
+{
+	release(h, d->lane, d, ENDING_NOT_STARTED, "no room for it");
+}
+
+void
+host_close(struct host *h)
+{
+	h->closed = true;
+	host_kick(h);
+}
+
+void
+host_stop(struct host *h, bool at_once)
+{
+	struct slot *s;
+
+	host_close(h);
+	LIST_FOREACH (s, &h->slots, entry)
+		run_stop(s->run, at_once);
+}
+
+void
+host_stop_gone(struct host *h)
+{
+	struct slot *s;
+
+	LIST_FOREACH (s, &h->slots, entry)
+		if (s->lane->gone)
+			run_stop(s->run, false);
+}

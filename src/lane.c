@@ -1,0 +1,369 @@
+#include "lane.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "bus.h"
+#include "config.h"
+#include "err.h"
+#include "xalloc.h"
+
+#define BACK_OFF_MIN_MS 100
+#define BACK_OFF_MAX_MS 10000
+
+void
+lanes_init(struct lanes *ls, struct bus *bus, const struct config *c)
+{
+	*ls = (struct lanes){.bus = bus, .config = c};
+	TAILQ_INIT(&ls->list);
+	TAILQ_INIT(&ls->subscribers);
+}
+
+/* --- subscribers ------------------------------------------------------ */
+
+static struct subscriber *
+subscriber_get(struct lanes *ls, const char *id)
+{
+	struct subscriber *s;
+
+	TAILQ_FOREACH (s, &ls->subscribers, entry)
+		if (strcmp(s->id, id) == 0)
+			break;
+	if (s == NULL) {
+		s = xcalloc(1, sizeof(*s));
+		s->id = xstrdup(id);
+		TAILQ_INSERT_TAIL(&ls->subscribers, s, entry);
+	}
+	s->lanes++;
+	return s;
+}
+
+static void
+subscriber_put(struct lanes *ls, struct subscriber *s)
+{
+	if (--s->lanes > 0)
+		return;
+	TAILQ_REMOVE(&ls->subscribers, s, entry);
+	free(s->id);
+	free(s);
+}
+
+/* --- the artifact ----------------------------------------------------- */
+
+static void
+unmount(struct lane *l)
+{
+	l->mounted = false;
+	manifest_free(l->manifest);
+	l->manifest = NULL;
+	free(l->dir);
+	l->dir = NULL;
+	if (l->argv != NULL)
+		free((char *)l->argv[0]);
+	free(l->argv);
+	l->argv = NULL;
+	l->stamp = (struct store_stamp){0};
+}
+
+void
+lane_withdraw(struct lane *l, const char *why, int64_t now_ms)
+{
+	unmount(l);
+	l->mount_at_ms = now_ms + LANE_RETRY_MS;
+	if (l->mount_error != NULL && strcmp(l->mount_error, why) == 0)
+		return; /* said before */
+	free(l->mount_error);
+	l->mount_error = xstrdup(why);
+	log_event(LOG_ERROR, "target_unavailable",
+	    "a target cannot be executed here",
+	    LOG_STR("subscriber", l->subscriber->id),
+	    LOG_STR("plugin", l->plugin), LOG_STR("version", l->plugin_version),
+	    LOG_STR("digest", l->digest), LOG_STR("error", why));
+}
+
+static int
+load_tuning(struct lane *l, const struct config *c, struct err *e)
+{
+	const struct manifest_handler *h;
+	struct tuning t;
+
+	h = manifest_handler(l->manifest, l->handler);
+	if (h == NULL || strcmp(h->version, l->handler_version) != 0) {
+		err_set(e, "%s has no handler %s of version %s", MANIFEST_FILE,
+		    l->handler, l->handler_version);
+		return -1;
+	}
+	if (config_tuning(c, l->subscriber->id, &h->tuning, &t, e) == -1)
+		return -1;
+	l->tuning = t;
+	l->retry = (struct policy_retry){
+	    .base_ms = t.retry_base_ms,
+	    .cap_ms = t.retry_cap_ms,
+	    .max_attempts = (int)t.max_attempts,
+	    .max_crashes = (int)t.max_crashes,
+	};
+	return 0;
+}
+
+static void
+build_argv(struct lane *l)
+{
+	char **command = l->manifest->command;
+	size_t n = 0;
+
+	while (command[n] != NULL)
+		n++;
+	l->argv = xcalloc(n + 1, sizeof(*l->argv));
+	memcpy(l->argv, command, n * sizeof(*l->argv));
+	l->argv[0] = xasprintf("%s/%s", l->dir, command[0]);
+}
+
+static int
+check_identity(const struct lane *l, struct err *e)
+{
+	if (strcmp(l->manifest->plugin, l->plugin) == 0 &&
+	    strcmp(l->manifest->version, l->plugin_version) == 0)
+		return 0;
+	err_set(e, "%s is of %s@%s", MANIFEST_FILE, l->manifest->plugin,
+	    l->manifest->version);
+	return -1;
+}
+
+static void
+mount(struct lane *l, const struct config *c, int64_t now_ms)
+{
+	struct err e;
+
+	l->dir = store_path(c->plugins.store, l->digest);
+	if (store_verify(c->plugins.store, l->digest, &l->stamp, &e) == -1 ||
+	    (l->manifest = manifest_load(l->dir, &e)) == NULL ||
+	    check_identity(l, &e) == -1 || load_tuning(l, c, &e) == -1) {
+		lane_withdraw(l, e.text, now_ms);
+		return;
+	}
+	build_argv(l);
+	l->mounted = true;
+	if (l->mount_error != NULL)
+		log_event(LOG_INFO, "target_available",
+		    "a target can be executed again",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("plugin", l->plugin),
+		    LOG_STR("version", l->plugin_version));
+	free(l->mount_error);
+	l->mount_error = NULL;
+}
+
+int
+lane_verify(struct lane *l, const struct config *c, int64_t now_ms)
+{
+	struct err e;
+
+	if (!l->mounted)
+		return -1;
+	if (store_verify(c->plugins.store, l->digest, &l->stamp, &e) == 0)
+		return 0;
+	lane_withdraw(l, e.text, now_ms);
+	return -1;
+}
+
+bool
+lanes_remount(struct lanes *ls, int64_t now_ms)
+{
+	struct lane *l;
+	bool any = false;
+
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		if (l->mounted || l->gone || l->mount_at_ms > now_ms)
+			continue;
+		mount(l, ls->config, now_ms);
+		any |= l->mounted;
+	}
+	return any;
+}
+
+int64_t
+lanes_remount_at(const struct lanes *ls)
+{
+	int64_t at = INT64_MAX;
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry)
+		if (!l->mounted && !l->gone && l->mount_at_ms < at)
+			at = l->mount_at_ms;
+	return at;
+}
+
+void
+lanes_configure(struct lanes *ls, const struct config *c)
+{
+	struct lane *l;
+
+	ls->config = c;
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		struct err e;
+
+		l->mount_at_ms = 0;
+		if (l->mounted && load_tuning(l, c, &e) == -1)
+			lane_withdraw(l, e.text, 0);
+	}
+}
+
+/* --- the set ---------------------------------------------------------- */
+
+static struct lane *
+lane_create(struct lanes *ls, const struct lane_target *t)
+{
+	struct lane *l = xcalloc(1, sizeof(*l));
+
+	l->target_id = t->target_id;
+	l->subscriber = subscriber_get(ls, t->subscriber);
+	l->plugin = xstrdup(t->plugin);
+	l->plugin_version = xstrdup(t->plugin_version);
+	l->digest = xstrdup(t->digest);
+	l->handler = xstrdup(t->handler);
+	l->handler_version = xstrdup(t->handler_version);
+	l->topic = bus_open(ls->bus, t->subscriber);
+	TAILQ_INSERT_TAIL(&ls->list, l, entry);
+	ls->count++;
+	return l;
+}
+
+static void
+lane_free(struct lanes *ls, struct lane *l)
+{
+	TAILQ_REMOVE(&ls->list, l, entry);
+	ls->count--;
+	bus_retire(l->topic);
+	unmount(l);
+	subscriber_put(ls, l->subscriber);
+	free(l->mount_error);
+	free(l->handler_version);
+	free(l->handler);
+	free(l->digest);
+	free(l->plugin_version);
+	free(l->plugin);
+	free(l);
+}
+
+struct lane *
+lanes_find(struct lanes *ls, int64_t target_id)
+{
+	struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry)
+		if (l->target_id == target_id && !l->gone)
+			return l;
+	return NULL;
+}
+
+void
+lanes_update_begin(struct lanes *ls)
+{
+	struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry)
+		l->listed = false;
+}
+
+void
+lanes_update_row(struct lanes *ls, const struct lane_target *t, int64_t now_ms)
+{
+	struct lane *l = lanes_find(ls, t->target_id);
+
+	if (l == NULL)
+		l = lane_create(ls, t);
+	l->listed = true;
+	l->poll_at_ms = 0; /* authority has changed: look again */
+	if (!l->mounted && l->mount_at_ms <= now_ms)
+		mount(l, ls->config, now_ms);
+}
+
+void
+lanes_update_end(struct lanes *ls)
+{
+	struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		if (l->listed || l->gone)
+			continue;
+		l->gone = true;
+		bus_close(l->topic);
+	}
+	lanes_sweep(ls);
+}
+
+void
+lanes_sweep(struct lanes *ls)
+{
+	struct lane *l, *next;
+
+	for (l = TAILQ_FIRST(&ls->list); l != NULL; l = next) {
+		next = TAILQ_NEXT(l, entry);
+		if (l->gone && l->open == 0 && bus_drained(l->topic))
+			lane_free(ls, l);
+	}
+}
+
+void
+lanes_clear(struct lanes *ls)
+{
+	struct lane *l;
+
+	while ((l = TAILQ_FIRST(&ls->list)) != NULL) {
+		bus_close(l->topic);
+		lane_free(ls, l);
+	}
+}
+
+void
+lanes_rotate(struct lanes *ls, struct lane *l)
+{
+	TAILQ_REMOVE(&ls->list, l, entry);
+	TAILQ_INSERT_TAIL(&ls->list, l, entry);
+}
+
+/* --- slots and waiting ------------------------------------------------ */
+
+void
+lane_hold(struct lane *l, int64_t until_ms)
+{
+	if (until_ms > l->hold_until_ms)
+		l->hold_until_ms = until_ms;
+}
+
+void
+lane_back_off(struct lane *l, int64_t now_ms)
+{
+	if (l->hold_until_ms > now_ms)
+		return; /* others of the same moment */
+	l->back_off_ms *= 2;
+	if (l->back_off_ms < BACK_OFF_MIN_MS)
+		l->back_off_ms = BACK_OFF_MIN_MS;
+	if (l->back_off_ms > BACK_OFF_MAX_MS)
+		l->back_off_ms = BACK_OFF_MAX_MS;
+	lane_hold(l, now_ms + l->back_off_ms);
+}
+
+int
+lane_free_slots(const struct lane *l)
+{
+	return (int)l->tuning.concurrency - l->subscriber->busy;
+}
+
+void
+lane_take_slot(struct lanes *ls, struct lane *l)
+{
+	l->busy++;
+	l->subscriber->busy++;
+	ls->busy++;
+}
+
+void
+lane_give_slot(struct lanes *ls, struct lane *l)
+{
+	if (l->busy <= 0)
+		panic("a slot of %s is given back twice", l->subscriber->id);
+	l->busy--;
+	l->subscriber->busy--;
+	ls->busy--;
+}

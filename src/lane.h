@@ -1,0 +1,134 @@
+/*
+ * lane.h - the work of one target in this daemon.
+ *
+ * outbox.dispatch_targets() says which targets there are; a lane is made
+ * for each, with the artifact mounted from the verified store, the numbers
+ * that apply to it, and a topic on the bus.  Concurrency belongs to the
+ * subscriber and is shared by its lanes (an upgrade has two for a while).
+ *
+ * A lane that cannot be executed here is withdrawn: not offered, tried
+ * again after LANE_RETRY_MS.  A held one is offered but not claimed.  A
+ * target that is gone closes its topic and ends once that is drained.
+ */
+#ifndef LANE_H
+#define LANE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "log.h"
+#include "manifest.h"
+#include "policy.h"
+#include "store.h"
+#include "tuning.h"
+
+#define LANE_RETRY_MS 30000
+
+struct bus;
+struct bus_topic;
+struct config;
+
+struct subscriber {
+	TAILQ_ENTRY(subscriber) entry;
+	char *id;
+	int lanes;
+	int busy; /* deliveries buffered or running, all lanes */
+};
+
+struct lane {
+	TAILQ_ENTRY(lane) entry;
+	int64_t target_id;
+	char *plugin, *plugin_version;
+	char *digest;
+	char *handler, *handler_version;
+	struct subscriber *subscriber;
+	struct bus_topic *topic;
+	bool gone; /* no target any more; drains */
+	bool listed; /* in the answer that is being read */
+
+	/* the artifact */
+	bool mounted;
+	struct manifest *manifest;
+	char *dir;
+	const char **argv; /* [0] is the file to execute */
+	struct store_stamp stamp;
+	int64_t mount_at_ms; /* not mounted: when to try again */
+	char *mount_error; /* last said; NULL: none */
+
+	struct tuning tuning;
+	struct policy_retry retry;
+
+	/* when to claim */
+	int busy; /* deliveries buffered or running */
+	int open; /* deliveries not yet ended */
+	int64_t hold_until_ms;
+	int64_t back_off_ms;
+	int64_t poll_at_ms; /* known to have nothing before that */
+	int64_t poll_ms; /* between two looks; doubles while empty */
+	int64_t need_bytes; /* its first is larger than what was free */
+	int limit_cap; /* 0: none; halved by claims that raise */
+
+	/* for people */
+	struct log_rate output_rate;
+	uint64_t delivered, failed, paused;
+	int64_t last_delivered_ms; /* 0: never */
+	char last_outcome[24];
+};
+
+TAILQ_HEAD(lane_list, lane);
+
+struct lanes {
+	struct bus *bus;
+	const struct config *config;
+	struct lane_list list; /* in the order of the round */
+	TAILQ_HEAD(, subscriber) subscribers;
+	size_t count;
+	int busy; /* all lanes */
+	int suspects; /* claimed and not yet ended; at most one */
+};
+
+/* One row of outbox.dispatch_targets(); strings are lent. */
+struct lane_target {
+	int64_t target_id;
+	const char *subscriber;
+	const char *plugin, *plugin_version;
+	const char *digest;
+	const char *handler, *handler_version;
+};
+
+void lanes_init(struct lanes *ls, struct bus *bus, const struct config *c);
+void lanes_clear(struct lanes *ls); /* topics must be drained */
+
+/* begin, each row, end: whoever is not named is gone. */
+void lanes_update_begin(struct lanes *ls);
+void lanes_update_row(struct lanes *ls, const struct lane_target *t,
+    int64_t now_ms);
+void lanes_update_end(struct lanes *ls);
+/* Frees lanes that are gone and drained. */
+void lanes_sweep(struct lanes *ls);
+
+/* SIGHUP: new numbers, and what was withdrawn is tried again. */
+void lanes_configure(struct lanes *ls, const struct config *c);
+/* Mounts what is due to be tried again; true if any was. */
+bool lanes_remount(struct lanes *ls, int64_t now_ms);
+/* When the next remount is due; INT64_MAX: none. */
+int64_t lanes_remount_at(const struct lanes *ls);
+
+struct lane *lanes_find(struct lanes *ls, int64_t target_id);
+/* The lane has had its turn: it goes to the end of the round. */
+void lanes_rotate(struct lanes *ls, struct lane *l);
+
+/* Checks the artifact again, before each start.  -1: now withdrawn. */
+int lane_verify(struct lane *l, const struct config *c, int64_t now_ms);
+void lane_withdraw(struct lane *l, const char *why, int64_t now_ms);
+void lane_hold(struct lane *l, int64_t until_ms);
+/* No resources: 100 ms, doubling to 10 s, until one starts again. */
+void lane_back_off(struct lane *l, int64_t now_ms);
+
+int lane_free_slots(const struct lane *l);
+void lane_take_slot(struct lanes *ls, struct lane *l);
+void lane_give_slot(struct lanes *ls, struct lane *l);
+
+#endif

@@ -1,0 +1,125 @@
+#include "plan.h"
+
+#include "bus.h"
+#include "config.h"
+#include "lane.h"
+
+void
+plan_clear(struct plan *p)
+{
+	pgarray_clear(&p->targets);
+	pgarray_clear(&p->limits);
+	pgarray_clear(&p->leases);
+	pgarray_clear(&p->crashes);
+}
+
+int
+plan_free_items(const struct lanes *ls, const struct bus *b,
+    const struct config *c)
+{
+	int64_t n = c->plugins.max_processes - ls->busy;
+	int64_t room = (int64_t)bus_free_items(b);
+
+	if (n > room)
+		n = room;
+	if (n > c->dispatch.batch)
+		n = c->dispatch.batch;
+	return n > 0 ? (int)n : 0;
+}
+
+static bool
+can_start(const struct lane *l, int64_t now_ms)
+{
+	return l->mounted && !l->gone && l->hold_until_ms <= now_ms &&
+	    lane_free_slots(l) > 0;
+}
+
+/* Polls that are nearly due go along, so that many lanes make one call. */
+static bool
+is_nearly_due(const struct lane *l, int64_t now_ms)
+{
+	return l->poll_at_ms <= now_ms + l->poll_ms / 4;
+}
+
+/* The lane whose first delivery needs room that others would take away. */
+static const struct lane *
+saving_lane(const struct lanes *ls, int64_t now_ms)
+{
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry)
+		if (l->need_bytes > 0 && can_start(l, now_ms))
+			return l;
+	return NULL;
+}
+
+static int
+lane_limit(const struct lane *l, int share)
+{
+	int n = lane_free_slots(l);
+
+	if (l->limit_cap > 0 && n > l->limit_cap)
+		n = l->limit_cap;
+	return n < share ? n : share;
+}
+
+static void
+add(struct plan *p, const struct lane *l, int limit)
+{
+	pgarray_add_int(&p->targets, l->target_id);
+	pgarray_add_int(&p->limits, limit);
+	pgarray_add_int(&p->leases, l->tuning.lease_ms);
+	pgarray_add_int(&p->crashes, l->retry.max_crashes);
+	p->lanes++;
+	p->items += limit;
+	p->last_lane = l->target_id;
+	p->last_limit = limit;
+}
+
+/* How many lanes may be asked; 0 unless one of them is due itself. */
+static int
+count_lanes(const struct lanes *ls, const struct lane *except, int64_t now_ms)
+{
+	const struct lane *l;
+	bool due = false;
+	int n = 0;
+
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		if (l == except || !can_start(l, now_ms))
+			continue;
+		due |= l->poll_at_ms <= now_ms;
+		n += is_nearly_due(l, now_ms);
+	}
+	return due ? n : 0;
+}
+
+void
+plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
+    const struct config *c, bool one_lane, int64_t now_ms)
+{
+	const struct lane *saving = saving_lane(ls, now_ms), *l;
+	int left = plan_free_items(ls, b, c), offered, limit;
+
+	*p = (struct plan){.bytes = (int64_t)bus_free_bytes(b)};
+	if (saving != NULL && left > 0 && p->bytes >= saving->need_bytes) {
+		add(p, saving, 1);
+		return;
+	}
+	if (saving != NULL)
+		p->bytes -= saving->need_bytes;
+	offered = p->bytes > 0 ? count_lanes(ls, saving, now_ms) : 0;
+	if (one_lane && offered > 1)
+		offered = 1;
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		if (offered == 0 || left == 0)
+			break;
+		if (l == saving || !can_start(l, now_ms) ||
+		    !is_nearly_due(l, now_ms))
+			continue;
+		/* rounded up: the first of the round gain */
+		limit = lane_limit(l, (left + offered - 1) / offered);
+		add(p, l, limit);
+		left -= limit;
+		offered--;
+	}
+}

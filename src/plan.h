@@ -1,0 +1,42 @@
+/*
+ * plan.h - which lanes the next claim asks, and how much for each.
+ *
+ * Only what can start now: free slots of the subscriber, free processes,
+ * free items and bytes of the bus.  What is scarce is shared by the lanes
+ * of the round.  A lane whose first delivery needs more bytes than are free
+ * is served first, and alone, as soon as there is enough; until then the
+ * others may use only what it leaves.  Pure: time comes in.
+ */
+#ifndef PLAN_H
+#define PLAN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "pgarray.h"
+
+struct bus;
+struct config;
+struct lanes;
+
+struct plan {
+	/* one element for each lane, as outbox.claim() takes them */
+	struct pgarray targets, limits, leases, crashes;
+	size_t lanes; /* 0: nothing to claim */
+	int items;
+	int64_t bytes;
+	int64_t last_lane;
+	int last_limit;
+};
+
+/* one_lane: no more than the first. */
+void plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
+    const struct config *c, bool one_lane, int64_t now_ms);
+void plan_clear(struct plan *p);
+
+/* What a claim may bring at most. */
+int plan_free_items(const struct lanes *ls, const struct bus *b,
+    const struct config *c);
+
+#endif

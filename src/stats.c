@@ -1,0 +1,149 @@
+#include "stats.h"
+
+#include <string.h>
+
+#include "bus.h"
+#include "claimer.h"
+#include "lane.h"
+#include "log.h"
+#include "loop.h"
+#include "pgconn.h"
+#include "run.h"
+#include "settler.h"
+
+void
+stats_init(struct stats *s)
+{
+	*s = (struct stats){.started_ms = loop_now_ms()};
+}
+
+void
+stats_count(struct stats *s, const struct delivery *d, const char *answer)
+{
+	s->ended++;
+	s->outcomes[d->verdict.outcome]++;
+	if (strcmp(answer, SETTLED_DONE) == 0) {
+		s->verdicts[d->verdict.verdict]++;
+	} else if (strcmp(answer, SETTLED_ALREADY) == 0) {
+		s->verdicts[d->verdict.verdict]++;
+		s->repeated++;
+	} else if (strcmp(answer, SETTLED_REFUSED) == 0) {
+		s->refused++;
+	} else {
+		s->claim_lost++;
+	}
+}
+
+void
+stats_line(struct stats *s)
+{
+	if (s->ended == s->told)
+		return;
+	log_event(LOG_INFO, "stats", "deliveries since the start",
+	    LOG_INT("ended", (int64_t)s->ended),
+	    LOG_INT("ack", (int64_t)s->verdicts[VERDICT_ACK]),
+	    LOG_INT("retry", (int64_t)s->verdicts[VERDICT_RETRY]),
+	    LOG_INT("pause", (int64_t)s->verdicts[VERDICT_PAUSE]),
+	    LOG_INT("release", (int64_t)s->verdicts[VERDICT_RELEASE]),
+	    LOG_INT("claim_lost", (int64_t)s->claim_lost));
+	s->told = s->ended;
+}
+
+static int64_t
+age_ms(int64_t then)
+{
+	return then > 0 ? loop_now_ms() - then : -1;
+}
+
+static void
+dump_link(const char *name, const struct pgconn *pg)
+{
+	log_event(LOG_INFO, "state_link", NULL, LOG_STR("link", name),
+	    LOG_STR("state", pgconn_state(pg)),
+	    LOG_STR("host", pgconn_host(pg)),
+	    LOG_INT("lost", (int64_t)pgconn_times_lost(pg)));
+}
+
+static void
+dump_lane(const struct lane *l)
+{
+	int64_t now = loop_now_ms();
+	int64_t held = l->hold_until_ms - now;
+
+	log_event(LOG_INFO, "state_lane", NULL,
+	    LOG_STR("subscriber", l->subscriber->id),
+	    LOG_STR("version", l->plugin_version),
+	    LOG_INT("target", l->target_id), LOG_BOOL("available", l->mounted),
+	    LOG_BOOL("gone", l->gone), LOG_INT("busy", l->busy),
+	    LOG_INT("concurrency", l->tuning.concurrency),
+	    LOG_INT("held_ms", held > 0 ? held : 0),
+	    LOG_INT("delivered", (int64_t)l->delivered),
+	    LOG_INT("failed", (int64_t)l->failed),
+	    LOG_INT("paused", (int64_t)l->paused),
+	    LOG_INT("delivered_age_ms", age_ms(l->last_delivered_ms)),
+	    LOG_STR("last_outcome",
+		l->last_outcome[0] != '\0' ? l->last_outcome : NULL),
+	    LOG_STR("error", l->mount_error));
+}
+
+static void
+dump_work(const struct stats_view *v)
+{
+	const struct claimer_stats *c = claimer_stats(v->claimer);
+	const size_t *n = v->book->count;
+	struct bus_stats b;
+
+	bus_stat(v->bus, &b);
+	log_event(LOG_INFO, "state_bus", NULL,
+	    LOG_INT("max_items", (int64_t)b.max_items),
+	    LOG_INT("reserved", (int64_t)b.reserved),
+	    LOG_INT("buffered", (int64_t)b.buffered),
+	    LOG_INT("in_flight", (int64_t)b.in_flight),
+	    LOG_INT("max_bytes", (int64_t)b.max_bytes),
+	    LOG_INT("charged_bytes", (int64_t)b.charged_bytes));
+	log_event(LOG_INFO, "state_work", NULL,
+	    LOG_INT("running", (int64_t)n[DELIVERY_RUNNING]),
+	    LOG_INT("finished", (int64_t)n[DELIVERY_FINISHED]),
+	    LOG_INT("doubted", (int64_t)n[DELIVERY_DOUBTED]),
+	    LOG_INT("settling", (int64_t)n[DELIVERY_SETTLING]),
+	    LOG_INT("suspects", v->lanes->suspects),
+	    LOG_INT("strays_killed", (int64_t)runner_strays(v->runner)),
+	    LOG_INT("settle_age_ms", age_ms(v->last_settle_ms)));
+	log_event(LOG_INFO, "state_claims", NULL,
+	    LOG_INT("claims", (int64_t)c->claims),
+	    LOG_INT("items", (int64_t)c->items),
+	    LOG_INT("empty", (int64_t)c->empty),
+	    LOG_INT("busy", (int64_t)c->busy),
+	    LOG_INT("wakes", (int64_t)c->wakes),
+	    LOG_INT("sleeps", (int64_t)c->sleeps),
+	    LOG_BOOL("asleep", claimer_sleeps(v->claimer)),
+	    LOG_INT("claim_us", c->claim_us),
+	    LOG_INT("claim_age_ms", age_ms(c->last_claim_ms)),
+	    LOG_INT("heartbeat_age_ms", age_ms(c->last_beat_ms)));
+}
+
+void
+stats_dump(const struct stats_view *v)
+{
+	const struct stats *s = v->stats;
+	const struct lane *l;
+
+	log_event(LOG_INFO, "state", "what SIGUSR1 asked for",
+	    LOG_STR("version", OUTBOXD_VERSION),
+	    LOG_INT("up_ms", loop_now_ms() - s->started_ms),
+	    LOG_INT("ended", (int64_t)s->ended),
+	    LOG_INT("ack", (int64_t)s->verdicts[VERDICT_ACK]),
+	    LOG_INT("retry", (int64_t)s->verdicts[VERDICT_RETRY]),
+	    LOG_INT("pause", (int64_t)s->verdicts[VERDICT_PAUSE]),
+	    LOG_INT("release", (int64_t)s->verdicts[VERDICT_RELEASE]),
+	    LOG_INT("repeated", (int64_t)s->repeated),
+	    LOG_INT("claim_lost", (int64_t)s->claim_lost),
+	    LOG_INT("refused", (int64_t)s->refused));
+	dump_link("claim", v->claim);
+	dump_link("settle", v->settle);
+	if (v->listen != v->claim)
+		dump_link("listen", v->listen);
+	dump_work(v);
+	TAILQ_FOREACH (l, &v->lanes->list, entry)
+		dump_lane(l);
+}

@@ -1,0 +1,47 @@
+/*
+ * stats.h - what has been done so far, and the page that SIGUSR1 logs.
+ */
+#ifndef STATS_H
+#define STATS_H
+
+#include <stdint.h>
+
+#include "delivery.h"
+#include "policy.h"
+
+struct bus;
+struct claimer;
+struct lanes;
+struct pgconn;
+struct runner;
+
+struct stats {
+	int64_t started_ms;
+	uint64_t verdicts[VERDICTS]; /* as the database answered done */
+	uint64_t outcomes[OUTCOMES];
+	uint64_t repeated; /* answered already */
+	uint64_t claim_lost; /* by answer or by lease */
+	uint64_t refused;
+	uint64_t ended; /* all of them */
+	uint64_t told; /* as of the last periodic line */
+};
+
+/* What the page is read off. */
+struct stats_view {
+	const struct stats *stats;
+	const struct delivery_book *book;
+	const struct bus *bus;
+	const struct lanes *lanes;
+	const struct claimer *claimer;
+	const struct runner *runner;
+	const struct pgconn *claim, *settle, *listen;
+	int64_t last_settle_ms;
+};
+
+void stats_init(struct stats *s);
+void stats_count(struct stats *s, const struct delivery *d, const char *answer);
+/* One line of counters, if anything has ended since the last one. */
+void stats_line(struct stats *s);
+void stats_dump(const struct stats_view *v);
+
+#endif
