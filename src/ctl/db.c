@@ -204,6 +204,8 @@ connect_failed(struct db *db, const struct keywords *k)
 
 	ask_state(k, state);
 	code = db_exit_code(state);
+	if (code == EX_NEGATIVE) /* nothing was asked yet */
+		code = EX_UNAVAILABLE;
 	if (state[0] == '\0' && PQconnectionNeedsPassword(db->conn))
 		code = EX_NOPERM;
 	fail_text(db, state, code, PQerrorMessage(db->conn));
