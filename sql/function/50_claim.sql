@@ -22,9 +22,11 @@ BEGIN
            AND d.last_seen_at < p_expires_at
            AND d.last_seen_at < clock_timestamp() - interval '2.5 s'
            AND pg_postmaster_start_time() < p_claimed_at
+           AND d.worker IS DISTINCT FROM p_reaper
            AND NOT EXISTS (SELECT FROM outbox.daemon r
-                            WHERE r.worker = p_reaper AND r.contact_since > p_expires_at
-                              AND r.started_at < d.last_seen_at));
+                            WHERE r.worker = p_reaper AND r.started_at < d.last_seen_at
+                              AND (r.contact_since > p_expires_at
+                                   OR r.last_seen_at < clock_timestamp() - interval '5 s')));
 END
 $$;
 
