@@ -9,7 +9,8 @@
 #   make format           clang-format; format-check only looks
 #
 # WERROR=1 makes warnings errors, SAN=1 builds with ASan and UBSan,
-# BUILD=dir keeps such a build apart, CC=clang chooses the compiler.
+# BUILD=dir keeps such a build apart, CC=clang chooses the compiler, V=1 shows
+# the commands.
 
 MAKEFLAGS += --no-builtin-rules
 .DEFAULT_GOAL = all
@@ -37,6 +38,12 @@ INCS = -Isrc $(PQ_CFLAGS) $(EVENT_CFLAGS) $(CJSON_CFLAGS) $(YAML_CFLAGS) \
 LIBS = -lm $(PQ_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) $(YAML_LIBS) $(CRYPTO_LIBS)
 HARDEN = -fstack-protector-strong -fPIE
 HARDEN_LD = -pie -Wl,-z,relro,-z,now
+ifndef V
+Q = @
+SAY = @echo " "
+else
+SAY = @:
+endif
 ifdef WERROR
 WARN += -Werror
 endif
@@ -80,21 +87,25 @@ TOOL_BIN = $(TOOL_SRC:%.c=$(BUILD)/%)
 all: $(BUILD)/outboxd $(BUILD)/outboxctl
 
 $(BUILD)/outboxd: $(DAEMON_OBJ)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(SAY) ld $@
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
 $(BUILD)/outboxctl: $(CTL_OBJ)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(SAY) ld $@
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
 $(BUILD)/obj/%.o: src/%.c config.mk
 	@mkdir -p $(@D)
-	$(COMPILE) -o $@ $<
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@ $<
 
 $(BUILD)/gen/sql_files.c: tools/embed-sql $(SQL_SRC)
 	@mkdir -p $(@D)
 	tools/embed-sql $(SQL_SRC) > $@
 
 $(BUILD)/gen/sql_files.o: $(BUILD)/gen/sql_files.c config.mk
-	$(COMPILE) -o $@ $<
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@ $<
 
 # A file that has gone must be noticed: its text is embedded.
 $(BUILD)/gen/sql_files.c: $(BUILD)/gen/sql_list
@@ -109,27 +120,33 @@ FORCE:
 
 $(BUILD)/unit/%.o: tests/unit/%.c config.mk
 	@mkdir -p $(@D)
-	$(COMPILE) $(CHECK_CFLAGS) -Itests/unit -o $@ $<
+	$(SAY) cc $@
+	$(Q)$(COMPILE) $(CHECK_CFLAGS) -Itests/unit -o $@ $<
 
 $(BUILD)/unit/ctl/%: $(BUILD)/unit/ctl/%.o $(TEST_HELPER_OBJ) \
     $(filter-out $(BUILD)/obj/ctl/main.o,$(CTL_OBJ))
-	$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
+	$(SAY) ld $@
+	$(Q)$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
 
 $(BUILD)/unit/%: $(BUILD)/unit/%.o $(TEST_HELPER_OBJ) \
     $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
-	$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
+	$(SAY) ld $@
+	$(Q)$(LINK) -o $@ $^ $(LIBS) $(CHECK_LIBS)
 
 $(BUILD)/lint/config-keys: $(BUILD)/lint/config-keys.o $(SHARED_OBJ)
-	$(LINK) -o $@ $^ $(LIBS)
+	$(SAY) ld $@
+	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
 $(BUILD)/lint/%.o: tests/lint/%.c config.mk
 	@mkdir -p $(@D)
-	$(COMPILE) -o $@ $<
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@ $<
 
 $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 	@mkdir -p $(@D)
-	$(COMPILE) -o $@.o $<
-	$(LINK) -o $@ $@.o $(LIBS)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(LIBS)
 
 .PRECIOUS: $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
 
