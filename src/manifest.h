@@ -57,7 +57,7 @@ struct manifest {
 	size_t n_contracts;
 };
 
-/* Pure: schema files are not read. */
+/* Reads nothing else: no schema file, no command. */
 struct manifest *manifest_parse(const char *name, const char *text, size_t len,
     struct err *e);
 

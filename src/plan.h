@@ -5,7 +5,7 @@
  * free items and bytes of the bus.  What is scarce is shared by the lanes
  * of the round.  A lane whose first delivery needs more bytes than are free
  * is served first, and alone, as soon as there is enough; until then the
- * others may use only what it leaves.  Pure: time comes in.
+ * others may use only what it leaves.  Time comes in.
  */
 #ifndef PLAN_H
 #define PLAN_H

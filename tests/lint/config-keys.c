@@ -1,7 +1,7 @@
 /*
  * config-keys - what the lint suite needs to know of the config's table.
  *
- *	config-keys table	one key a line: name TAB type TAB default TAB facts
+ *	config-keys table	one key a line: name TAB type TAB facts TAB default
  *	config-keys sample FILE	one key a line: name TAB value as written
  *
  * facts is the sentence that outboxd.yaml(5) must say of the key.
@@ -54,10 +54,9 @@ print_table(void)
 	const struct configkey *k;
 
 	for (k = configkeys; k->name != NULL; k++) {
-		printf("%s\t%s\t%s\t", k->name, configkey_type_name(k),
-		    k->preset != NULL ? k->preset : "");
+		printf("%s\t%s\t", k->name, configkey_type_name(k));
 		print_facts(k);
-		putchar('\n');
+		printf("\t%s\n", k->preset != NULL ? k->preset : "");
 	}
 }
 
