@@ -79,9 +79,11 @@ TEST_HELPER_SRC := $(wildcard tests/unit/helper*.c)
 TEST_HELPER_OBJ = $(TEST_HELPER_SRC:tests/unit/%.c=$(BUILD)/unit/%.o)
 CONFIG_KEYS = $(patsubst %.c,$(BUILD)/lint/%,$(notdir \
     $(wildcard tests/lint/config-keys.c)))
-# Helpers of the db and system suites: one C file, one program.
-TOOL_SRC := $(wildcard tests/db/*.c tests/system/*.c tests/plugins/*.c)
+# Helpers of the system suite: one C file, one program.
+TOOL_SRC := $(wildcard tests/system/*.c tests/plugins/*.c)
 TOOL_BIN = $(TOOL_SRC:%.c=$(BUILD)/%)
+DB_SRC := $(filter-out tests/db/db.c,$(wildcard tests/db/*.c))
+DB_BIN = $(DB_SRC:tests/db/%.c=$(BUILD)/db/%)
 
 .PHONY: all
 all: $(BUILD)/outboxd $(BUILD)/outboxctl
@@ -142,16 +144,23 @@ $(BUILD)/lint/%.o: tests/lint/%.c config.mk
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
+$(DB_BIN): $(BUILD)/db/%: $(BUILD)/db/%.o $(BUILD)/db/db.o
+	$(LINK) -o $@ $^ $(PQ_LIBS)
+
+$(BUILD)/db/%.o: tests/db/%.c config.mk
+	@mkdir -p $(@D)
+	$(COMPILE) -o $@ $<
+
 $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 	@mkdir -p $(@D)
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@.o $<
 	$(Q)$(LINK) -o $@ $@.o $(LIBS)
 
-.PRECIOUS: $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
+.PRECIOUS: $(BUILD)/db/%.o $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
 
 .PHONY: tests check check-run check-lint check-unit check-db check-system
-tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN)
+tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN)
 
 check: bootstrap
 	+$(MAKE) --no-print-directory check-run
@@ -237,4 +246,4 @@ dist-clean: clean
 	    autom4te.cache
 
 -include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/ctl/*.d \
-    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d)
+    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d $(BUILD)/db/*.d)

@@ -248,6 +248,19 @@ BEGIN
 END
 $$;
 
+-- outbox._body_error(schema, body): why the schema refuses the body, or NULL.
+-- A number or a nesting that cannot be looked at is refused as well.
+CREATE OR REPLACE FUNCTION outbox._body_error(p_schema json, p_body json) RETURNS text
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    RETURN outbox._schema_error(p_schema::jsonb, p_body::jsonb);
+EXCEPTION WHEN numeric_value_out_of_range OR program_limit_exceeded OR statement_too_complex THEN
+    RETURN 'body: ' || SQLERRM;
+END
+$$;
+
 -- outbox._body_unholdable(body text): what no receiver can hold, or NULL:
 -- \u0000, and one half of a surrogate pair.  "\\u0000" (an escaped backslash)
 -- is ordinary text, so escaped backslashes are taken out first.
@@ -261,7 +274,7 @@ BEGIN
     IF strpos(p_body, '\u') = 0 THEN
         RETURN NULL;
     END IF;
-    v_rest := replace(p_body, '\\', '');
+    v_rest := replace(p_body, '\\', ' '); -- a space: halves on its two sides stay apart
     IF strpos(v_rest, '\u0000') > 0 THEN
         RETURN 'body holds the escape \u0000';
     END IF;

@@ -177,7 +177,7 @@ BEGIN
         CONTINUE WHEN p_event_ids[i] = ANY (v_known);
         v_error := outbox._body_unholdable(p_bodies[i]::text);
         IF v_error IS NULL AND k.body_schema IS NOT NULL THEN
-            v_error := outbox._schema_error(k.body_schema::jsonb, p_bodies[i]::jsonb);
+            v_error := outbox._body_error(k.body_schema, p_bodies[i]);
         END IF;
         IF v_error IS NOT NULL THEN
             RAISE EXCEPTION 'body refused by contract %@%: %', p_contract_id, p_contract_version, v_error
@@ -210,7 +210,7 @@ BEGIN
         INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
             published_at, occurred_at, available_at, workspace, subject, headers, body)
         SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
-               2048 + octet_length(p_bodies[n.i]::text)
+               2304 + octet_length(p_bodies[n.i]::text)
                     + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
                t.now, coalesce(p_occurred_at[n.i], t.now),
                CASE WHEN p_available_at[n.i] > t.now THEN p_available_at[n.i] END,
