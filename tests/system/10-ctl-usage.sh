@@ -59,5 +59,19 @@ for command in $("$OUTBOXCTL" --help |
 done
 is "every command has --help" "$bad" ""
 
+bad=
+for command in $("$OUTBOXCTL" --help |
+    sed -n 's/^  \([a-z]*\) \([a-z]*\)  .*/\1:\2/p; s/^  \([a-z]*\)   .*/\1/p'); do
+	words=$(echo "$command" | tr : ' ')
+	grep -q "Cm ${words% }\( \|$\)" "$ROOT/man/outboxctl.8" ||
+	    bad="$bad $command"
+	for option in $("$OUTBOXCTL" $words --help |
+	    sed -n 's/^  -\(-[a-z-]*\).*/\1/p'); do
+		grep -q "Fl $option\( \|$\)" "$ROOT/man/outboxctl.8" ||
+		    bad="$bad $command:-$option"
+	done
+done
+is "every command and option is in outboxctl(8)" "$bad" ""
+
 exits "a full disk is not silent" 75 sh -c '"$0" --help >/dev/full' \
     "$OUTBOXCTL"
