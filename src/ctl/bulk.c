@@ -120,14 +120,19 @@ static char *
 change(struct run *r, const PGresult *row, int i)
 {
 	struct db *db = r->c->db;
-	PGresult *res = NULL;
+	PGresult *res;
 	char *answer = NULL;
+	int attempt = 0;
 
-	if (db_begin(db) && r->action->call(db, row, i, r->reason, &res) &&
-	    (r->dry || db_commit(db)))
-		answer = xstrdup(db_text(res, 0, "answer"));
-	db_rollback(db);
-	PQclear(res);
+	do {
+		res = NULL;
+		if (db_begin(db) &&
+		    r->action->call(db, row, i, r->reason, &res) &&
+		    (r->dry || db_commit(db)))
+			answer = xstrdup(db_text(res, 0, "answer"));
+		db_rollback(db);
+		PQclear(res);
+	} while (answer == NULL && db_again(db, ++attempt));
 	return answer;
 }
 
@@ -220,18 +225,22 @@ run_one(struct run *r, const struct args *a)
 
 /*
  * The cursor is held beyond its transaction, on the server: neither a list of
- * a million deliveries here, nor one transaction around changing them.
+ * a million deliveries here, nor one transaction around changing them.  To
+ * go through all may take its time.
  */
 static bool
 open_cursor(struct ctl *c, const struct filter *f)
 {
-	char *sql =
-	    xasprintf("DECLARE chosen NO SCROLL CURSOR WITH HOLD FOR"
-		      " SELECT " ROW_COLUMNS " FROM outbox.deliveries d%s",
-		filter_deliveries);
-	PGresult *res = db_run(c->db, sql, FILTER_PARAMS(f));
-	bool ok = res != NULL;
+	char *sql = xasprintf(
+	    "DECLARE chosen NO SCROLL CURSOR WITH HOLD FOR %s", filter_all);
+	PGresult *res;
+	bool ok;
 
+	db_statement_timeout(c->db, 0);
+	res = db_run(c->db, sql, FILTER_PARAMS(f));
+	db_statement_timeout(c->db,
+	    (long)c->config->database.statement_timeout_ms);
+	ok = res != NULL;
 	PQclear(res);
 	free(sql);
 	return ok;

@@ -82,19 +82,14 @@ static int
 delivery_list(struct ctl *c, const struct args *a)
 {
 	struct filter f;
-	char *sql;
 	int code;
 
 	if (!filter_read(c, a, &f))
 		return c->exit;
-	sql =
-	    xasprintf("SELECT " DELIVERY_COLUMNS " FROM outbox.deliveries d%s",
-		filter_deliveries);
 	code = out_list(c,
 	    "event_id subscriber_id status attempt_count pause_reason "
 	    "available_at last_error",
-	    sql, FILTER_PARAMS(&f));
-	free(sql);
+	    filter_list, FILTER_PARAMS(&f));
 	filter_free(&f);
 	return code;
 }

@@ -49,9 +49,12 @@ static const struct {
     {"08", EX_UNAVAILABLE},
     {"57P", EX_UNAVAILABLE},
     {"25006", EX_UNAVAILABLE},
+    {"58", EX_UNAVAILABLE},
+    {"XX", EX_UNAVAILABLE},
     /* the words that were given */
     {"22", EX_DATAERR},
     {"23", EX_DATAERR},
+    {"54", EX_DATAERR},
 };
 
 int
@@ -374,41 +377,35 @@ db_rollback(struct db *db)
 		PQclear(PQexec(db->conn, "ROLLBACK"));
 }
 
-static void
-rest_before_again(int attempt)
+bool
+db_again(struct db *db, int attempt)
 {
 	struct timespec t = {0, (10L << attempt) * 1000000L};
 
+	if (attempt >= RACE_TRIES ||
+	    (strcmp(db->error.state, "40001") != 0 &&
+		strcmp(db->error.state, "40P01") != 0))
+		return false;
 	t.tv_nsec += (long)(rand() % 10) * 1000000L;
 	nanosleep(&t, NULL);
-}
-
-static bool
-lost_a_race(const struct db_error *e)
-{
-	return strcmp(e->state, "40001") == 0 || strcmp(e->state, "40P01") == 0;
+	return true;
 }
 
 PGresult *
 db_run(struct db *db, const char *sql, int n, const char *const *values)
 {
 	PGresult *res = NULL;
-	int attempt;
+	int attempt = 0;
 
-	for (attempt = 0; attempt < RACE_TRIES; attempt++) {
-		if (attempt > 0)
-			rest_before_again(attempt);
+	do {
 		if (db_begin(db) &&
-		    (res = db_query(db, sql, n, values)) != NULL) {
-			if (db_commit(db))
-				return res;
-			PQclear(res);
-			res = NULL;
-		}
+		    (res = db_query(db, sql, n, values)) != NULL &&
+		    db_commit(db))
+			return res;
+		PQclear(res);
+		res = NULL;
 		db_rollback(db);
-		if (!lost_a_race(&db->error))
-			break;
-	}
+	} while (db_again(db, ++attempt));
 	return NULL;
 }
 

@@ -64,9 +64,13 @@ bool db_commit(struct db *db);
 void db_rollback(struct db *db); /* keeps db_error() as it is */
 
 /*
- * One statement in a transaction of its own, committed; done again, a few
- * times, where the server answers that it lost a race (40001, 40P01).
+ * After a transaction failed and was rolled back: has it only lost a race
+ * (40001, 40P01), so that it may win another time?  Rests a little first, and
+ * says no after a few attempts; attempt counts from 1.
  */
+bool db_again(struct db *db, int attempt);
+
+/* One statement in a transaction of its own, committed, and db_again(). */
 PGresult *db_run(struct db *db, const char *sql, int n,
     const char *const *values);
 

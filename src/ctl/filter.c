@@ -5,20 +5,40 @@
 #include "filter.h"
 
 #define LIST_LIMIT 100
-#define LIMIT_MAX 1000000000L
+#define LIST_MAX 100000L /* of outbox.delivery_list() */
+#define BULK_MAX 1000000000L
 
-/* The parameters are constants to the planner, so an unused one costs nothing. */
-const char filter_deliveries[] =
+#define SINCE \
+	"coalesce($6::timestamptz," \
+	" now() - $7::bigint * interval '1 millisecond')"
+
+/* The parameters are constants to the planner: an unused one costs nothing. */
+const char filter_all[] =
+    "SELECT " DELIVERY_COLUMNS " FROM outbox.deliveries d"
     " WHERE ($1::text IS NULL OR d.status = ANY (string_to_array($1, ',')))"
     "   AND ($2::text IS NULL OR d.subscriber_id = $2)"
     "   AND ($3::text IS NULL OR d.contract_id = $3)"
     "   AND ($4::text IS NULL OR d.contract_version = $4)"
     "   AND ($5::text IS NULL OR d.workspace = $5)"
-    "   AND ($6::timestamptz IS NULL OR d.published_at >= $6)"
-    "   AND ($7::bigint IS NULL OR"
-    "        d.published_at >= now() - $7 * interval '1 millisecond')"
+    "   AND (" SINCE " IS NULL OR d.published_at >= " SINCE ")"
     " ORDER BY d.fact_id DESC, d.subscriber_id, d.generation"
     " LIMIT $8::bigint";
+
+/*
+ * The function walks indexes and stops at the limit, and so takes one status
+ * and one contract at a time.
+ */
+const char filter_list[] =
+    "SELECT " DELIVERY_COLUMNS
+    "  FROM unnest(CASE WHEN $1::text IS NULL THEN ARRAY[NULL]"
+    "       ELSE string_to_array($1, ',') END) s(status)"
+    " CROSS JOIN (SELECT NULL AS name WHERE $3::text IS NULL UNION ALL"
+    "     SELECT o.contract_id || '@' || o.contract_version"
+    "       FROM outbox.contracts o WHERE o.contract_id = $3"
+    "        AND ($4::text IS NULL OR o.contract_version = $4)) k"
+    " CROSS JOIN LATERAL outbox.delivery_list(s.status, $2, k.name, $5,"
+    "     " SINCE ", $8::int) d"
+    " ORDER BY d.fact_id DESC, d.subscriber_id, d.generation LIMIT $8";
 
 static const char *const statuses[] = {"pending", "claimed", "delivered",
     "paused", "discarded"};
@@ -61,7 +81,8 @@ filter_read(struct ctl *c, const struct args *a, struct filter *f)
 {
 	const char *contract = args_value(a, "--contract");
 	const char *limit = args_value(a, "--limit");
-	long n = args_has(a, "--all") ? LIMIT_MAX : LIST_LIMIT;
+	bool bulk = args_has(a, "--all");
+	long n = bulk ? BULK_MAX : LIST_LIMIT;
 
 	memset(f, 0, sizeof(*f));
 	f->status = args_value(a, "--status");
@@ -69,7 +90,8 @@ filter_read(struct ctl *c, const struct args *a, struct filter *f)
 	f->workspace = args_value(a, "--workspace");
 	if (f->status != NULL && !read_status(c, f->status))
 		return false;
-	if (limit != NULL && !input_number(c, "--limit", limit, LIMIT_MAX, &n))
+	if (limit != NULL &&
+	    !input_number(c, "--limit", limit, bulk ? BULK_MAX : LIST_MAX, &n))
 		return false;
 	if (contract != NULL &&
 	    !input_ref(c, ID_CONTRACT, contract, false, &f->contract))

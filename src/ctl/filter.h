@@ -71,10 +71,11 @@ bool filter_read(struct ctl *c, const struct args *a, struct filter *f);
 void filter_free(struct filter *f);
 
 /*
- * "WHERE ..." over the view outbox.deliveries as d, and its eight parameters;
- * the last is the limit.
+ * The deliveries that a filter chooses, all columns, the newest first, with
+ * the eight parameters of FILTER_PARAMS; the last is the limit.  filter_list
+ * costs as much as it shows; filter_all is for going through all.
  */
-extern const char filter_deliveries[];
+extern const char filter_list[], filter_all[];
 #define FILTER_PARAMS(f) \
 	DB_PARAMS((f)->status, (f)->subscriber, (f)->contract.id, \
 	    (f)->contract.version, (f)->workspace, (f)->since.time, \

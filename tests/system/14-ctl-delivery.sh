@@ -167,6 +167,11 @@ like "and says so" "$OUT" "resume: 0 done, 0 skipped"
 exits "list is 0" 0 ctl --json delivery list --status delivered,discarded
 is "and filters" "$(echo "$OUT" | grep -c '"status":"pending"')" 0
 is "with the columns of the view" "$(json "$(echo "$OUT" | head -1)" subscriber_id)" $S
+exits "a contract without version is every version" 0 ctl --json delivery list \
+    --contract shop.ordered --limit 2
+is "and the limit holds" "$(echo "$OUT" | wc -l)" 2
+exits "an unknown contract has none" 0 ctl --json delivery list --contract shop.none
+is "at all" "$OUT" ""
 exits "list of another subscriber" 0 ctl --json delivery list --subscriber a.b.c
 is "is empty" "$OUT" ""
 exits "and for people (none)" 0 ctl delivery list --subscriber a.b.c
