@@ -1,16 +1,13 @@
 #include "config.h"
 
 #include "configkey.h"
+#include "file.h"
 #include "log.h"
 #include "xalloc.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <libpq-fe.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define NAME_MAX_BYTES 128 /* of a key with its sections */
 #define SECTION_KEYS_MAX 64
@@ -377,33 +374,6 @@ config_parse(const char *path, const char *text, size_t len, struct err *e)
 	return r.c;
 }
 
-/* The whole of a file that is no larger than YAML may be, and one byte. */
-static char *
-read_file(const char *path, size_t *len, struct err *e)
-{
-	size_t max = YAMLDOC_MAX_BYTES + 1, used = 0;
-	char *text = xmalloc(max);
-	ssize_t n = -1;
-	int fd;
-
-	if ((fd = open(path, O_RDONLY | O_CLOEXEC)) == -1)
-		goto failed;
-	while (used < max && (n = read(fd, text + used, max - used)) != 0) {
-		if (n == -1 && errno != EINTR)
-			goto failed;
-		used += n > 0 ? (size_t)n : 0;
-	}
-	close(fd);
-	*len = used;
-	return text;
-failed:
-	err_sys(e, "%s", path);
-	if (fd != -1)
-		close(fd);
-	free(text);
-	return NULL;
-}
-
 struct config *
 config_load(const char *path, struct err *e)
 {
@@ -411,7 +381,7 @@ config_load(const char *path, struct err *e)
 	char *text;
 	size_t len;
 
-	if ((text = read_file(path, &len, e)) == NULL)
+	if ((text = file_read(path, YAMLDOC_MAX_BYTES, &len, e)) == NULL)
 		return NULL;
 	c = config_parse(path, text, len, e);
 	explicit_bzero(text, len);

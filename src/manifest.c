@@ -2,18 +2,16 @@
 
 #include "config.h"
 #include "configkey.h"
+#include "file.h"
 #include "json.h"
 #include "xalloc.h"
 #include "yamlval.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -548,44 +546,6 @@ manifest_free(struct manifest *m)
 	free(m);
 }
 
-/* A file of the bundle, at most max bytes of it; caller frees. */
-static char *
-read_file(const char *path, size_t max, size_t *len, struct err *e)
-{
-	char *text = NULL;
-	size_t used = 0;
-	struct stat st;
-	ssize_t n;
-	int fd;
-
-	fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-	if (fd == -1 || fstat(fd, &st) == -1)
-		goto failed;
-	if (!S_ISREG(st.st_mode) || (size_t)st.st_size > max) {
-		err_set(e, "%s: not a file of at most %zu bytes", path, max);
-		goto done;
-	}
-	text = xmalloc((size_t)st.st_size + 1);
-	while (used < (size_t)st.st_size) {
-		n = read(fd, text + used, (size_t)st.st_size - used);
-		if (n == -1)
-			goto failed;
-		if (n == 0)
-			break;
-		used += (size_t)n;
-	}
-	*len = used;
-	goto done;
-failed:
-	err_sys(e, "%s", path);
-	free(text);
-	text = NULL;
-done:
-	if (fd != -1)
-		close(fd);
-	return text;
-}
-
 static int
 load_schema(const char *bundle, struct manifest_contract *c, struct err *e)
 {
@@ -595,10 +555,9 @@ load_schema(const char *bundle, struct manifest_contract *c, struct err *e)
 	size_t len;
 	int rc = -1;
 
-	c->schema = read_file(path, MANIFEST_SCHEMA_MAX_BYTES, &len, e);
+	c->schema = file_read(path, MANIFEST_SCHEMA_MAX_BYTES, &len, e);
 	if (c->schema == NULL)
 		goto done;
-	c->schema[len] = '\0';
 	schema = json_parse(c->schema, len, MANIFEST_SCHEMA_MAX_BYTES, &why);
 	if (schema == NULL) {
 		err_set(e, "%s: %s", path, why.text);
@@ -652,7 +611,7 @@ manifest_load(const char *bundle, struct err *e)
 	struct manifest *m = NULL;
 	size_t len;
 
-	text = read_file(path, YAMLDOC_MAX_BYTES, &len, e);
+	text = file_read(path, YAMLDOC_MAX_BYTES, &len, e);
 	if (text != NULL)
 		m = manifest_parse(path, text, len, e);
 	if (m != NULL && load_parts(bundle, m, e) == -1) {
