@@ -67,8 +67,7 @@ a_claim_hands_out_what_is_due_and_says_how_each_lane_ended(void)
 	    "outbox.claim('%s', '{%s}', '{5}', '{60000}', '{3}', 100000, "
 	    "100000, 0)",
 	    l.contract, w, l.target);
-	IS(d,
-	    db_text("%s|empty\n%s|empty", other.target, l.target),
+	IS(d, db_text("%s|empty\n%s|empty", other.target, l.target),
 	    "SELECT target_id, answer FROM outbox.claim('%s', '{%s,%s}', "
 	    "'{5,5}', '{60000,60000}', '{3,3}', 100000, 100000, 0)",
 	    w, other.target, l.target);
@@ -261,8 +260,9 @@ a_claim_is_bounded_by_bytes_and_never_stuck(void)
 
 	begin();
 	lane_publish_many(&l, 3, 1000);
-	frame = db_get(super, "SELECT frame_bytes FROM outbox.fact ORDER BY "
-			      "fact_id DESC LIMIT 1");
+	frame = db_get(super,
+	    "SELECT frame_bytes FROM outbox.fact ORDER BY "
+	    "fact_id DESC LIMIT 1");
 	IS(d, db_text("too_big|%s", frame),
 	    "SELECT answer, need_bytes FROM outbox.claim('%s', '{%s}', "
 	    "'{9}', '{60000}', '{3}', 999, 1000000, 0)",
@@ -291,8 +291,9 @@ the_bytes_of_one_lane_are_not_offered_to_the_next(void)
 	other = lane_make();
 	lane_publish_many(&l, 2, 1000);
 	lane_publish_many(&other, 2, 1000);
-	frame = db_get(super, "SELECT frame_bytes FROM outbox.fact ORDER BY "
-			      "fact_id DESC LIMIT 1");
+	frame = db_get(super,
+	    "SELECT frame_bytes FROM outbox.fact ORDER BY "
+	    "fact_id DESC LIMIT 1");
 	IS(d,
 	    db_text("%s|item\n%s|item\n%s|items\n%s|item\n%s|items", l.target,
 		l.target, l.target, other.target, other.target),
@@ -383,8 +384,7 @@ an_empty_lane_says_when_something_falls_due(void)
 	lane_publish(&l);
 	lane_publish(&l);
 	i = lane_claim_one(d, w, &l, 60000);
-	SAME(settle_one(d, w,
-		 (lane_claim_one(d, w, &l, 90000)), "ack"),
+	SAME(settle_one(d, w, (lane_claim_one(d, w, &l, 90000)), "ack"),
 	    "done");
 	IS(d, "empty|t",
 	    "SELECT answer, next_due_ms BETWEEN 50000 AND 60000 FROM "
@@ -416,8 +416,9 @@ a_late_commit_is_delivered_within_one_sweep(void)
 		SAME(next_event(), "empty");
 	db_run(p, "COMMIT");
 	SAME(delivery(late, l.subscriber), "pending 0 0");
-	db_run(super, "SELECT set_config('test.at', clock_timestamp()::text, "
-		      "false)");
+	db_run(super,
+	    "SELECT set_config('test.at', clock_timestamp()::text, "
+	    "false)");
 	BECOMES(d, db_text("item|%s\nitems|NULL", late),
 	    "SELECT answer, event_id FROM outbox.claim('%s', '{%s}', '{9}', "
 	    "'{60000}', '{3}', 10000, 10000, 0)",
@@ -461,8 +462,7 @@ low_never_passes_an_open_publisher(void)
 		sweep_is_due();
 		SAME(next_event(), "empty");
 	}
-	IS(super, "t",
-	    "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
+	IS(super, "t", "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
 	    l.target);
 }
 
@@ -482,8 +482,9 @@ low_never_passes_a_publisher_younger_than_the_claimer_s_transaction(void)
 	late = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
 	lane_publish(&l);
 	SAME(next_event(),
-	    db_get(super, "SELECT event_id FROM outbox.fact ORDER BY fact_id "
-			  "DESC LIMIT 1"));
+	    db_get(super,
+		"SELECT event_id FROM outbox.fact ORDER BY fact_id "
+		"DESC LIMIT 1"));
 	sweep_is_due();
 	SAME(lane_claim(old, worker_new(), &l, 60000, NULL, 5), "empty");
 	db_run(old, "COMMIT");
@@ -534,8 +535,7 @@ a_stored_transaction_id_of_another_cluster_is_forgotten(void)
 		sweep_is_due();
 		SAME(next_event(), "empty");
 	}
-	IS(super, "t",
-	    "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
+	IS(super, "t", "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
 	    l.target);
 }
 
@@ -556,27 +556,27 @@ one_flooded_lane_does_not_keep_another_from_its_turn(void)
 }
 
 static const struct db_test tests[] = {
-	T(a_claim_hands_out_what_is_due_and_says_how_each_lane_ended),
-	T(a_claim_is_no_longer_than_its_limit_and_a_lease_counts_from_now),
-	T(a_lane_held_by_another_claimer_is_busy_and_nobody_waits),
-	T(a_claimer_older_than_another_s_commit_gets_none_of_its_deliveries),
-	T(a_claim_run_late_in_an_old_query_sees_what_was_claimed_since),
-	T(an_expired_claim_stands_behind_what_was_due_before_it),
-	T(four_hanging_deliveries_wait_until_a_hundred_good_ones_had_their_turn),
-	T(exceptions_and_fresh_deliveries_merge_by_the_time_they_fell_due),
-	T(a_lane_is_never_starved_by_ten_thousand_live_claims),
-	T(a_claim_is_bounded_by_bytes_and_never_stuck),
-	T(the_bytes_of_one_lane_are_not_offered_to_the_next),
-	T(what_exceeds_the_whole_budget_is_passed_by_and_left_to_other_daemons),
-	T(a_delivery_whose_graph_is_gone_is_paused_and_its_attempts_stay),
-	T(a_paused_subscriber_and_an_inactive_plugin_are_not_claimed),
-	T(an_empty_lane_says_when_something_falls_due),
-	T(a_late_commit_is_delivered_within_one_sweep),
-	T(low_never_passes_an_open_publisher),
-	T(low_never_passes_a_publisher_younger_than_the_claimer_s_transaction),
-	T(a_late_commit_behind_a_live_claim_is_told_from_what_is_claimed),
-	T(a_stored_transaction_id_of_another_cluster_is_forgotten),
-	T(one_flooded_lane_does_not_keep_another_from_its_turn),
+    T(a_claim_hands_out_what_is_due_and_says_how_each_lane_ended),
+    T(a_claim_is_no_longer_than_its_limit_and_a_lease_counts_from_now),
+    T(a_lane_held_by_another_claimer_is_busy_and_nobody_waits),
+    T(a_claimer_older_than_another_s_commit_gets_none_of_its_deliveries),
+    T(a_claim_run_late_in_an_old_query_sees_what_was_claimed_since),
+    T(an_expired_claim_stands_behind_what_was_due_before_it),
+    T(four_hanging_deliveries_wait_until_a_hundred_good_ones_had_their_turn),
+    T(exceptions_and_fresh_deliveries_merge_by_the_time_they_fell_due),
+    T(a_lane_is_never_starved_by_ten_thousand_live_claims),
+    T(a_claim_is_bounded_by_bytes_and_never_stuck),
+    T(the_bytes_of_one_lane_are_not_offered_to_the_next),
+    T(what_exceeds_the_whole_budget_is_passed_by_and_left_to_other_daemons),
+    T(a_delivery_whose_graph_is_gone_is_paused_and_its_attempts_stay),
+    T(a_paused_subscriber_and_an_inactive_plugin_are_not_claimed),
+    T(an_empty_lane_says_when_something_falls_due),
+    T(a_late_commit_is_delivered_within_one_sweep),
+    T(low_never_passes_an_open_publisher),
+    T(low_never_passes_a_publisher_younger_than_the_claimer_s_transaction),
+    T(a_late_commit_behind_a_live_claim_is_told_from_what_is_claimed),
+    T(a_stored_transaction_id_of_another_cluster_is_forgotten),
+    T(one_flooded_lane_does_not_keep_another_from_its_turn),
 };
 
 DB_MAIN(tests)
