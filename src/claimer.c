@@ -95,7 +95,7 @@ mounted_targets(const struct claimer *c, struct pgarray *out)
 	const struct lane *l;
 
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
-		if (l->mounted && !l->gone)
+		if (l->mounted && !l->gone && !l->doubtful)
 			pgarray_add_int(out, l->target_id);
 }
 

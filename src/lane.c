@@ -130,6 +130,19 @@ check_identity(const struct lane *l, struct err *e)
 }
 
 static void
+is_available(struct lane *l)
+{
+	if (l->mount_error != NULL)
+		log_event(LOG_INFO, "target_available",
+		    "a target can be executed again",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("plugin", l->plugin),
+		    LOG_STR("version", l->plugin_version));
+	free(l->mount_error);
+	l->mount_error = NULL;
+}
+
+static void
 mount(struct lane *l, const struct config *c, int64_t now_ms)
 {
 	struct err e;
@@ -143,14 +156,25 @@ mount(struct lane *l, const struct config *c, int64_t now_ms)
 	}
 	build_argv(l);
 	l->mounted = true;
-	if (l->mount_error != NULL)
-		log_event(LOG_INFO, "target_available",
-		    "a target can be executed again",
-		    LOG_STR("subscriber", l->subscriber->id),
-		    LOG_STR("plugin", l->plugin),
-		    LOG_STR("version", l->plugin_version));
-	free(l->mount_error);
-	l->mount_error = NULL;
+	if (!l->doubtful)
+		is_available(l);
+}
+
+void
+lane_not_executed(struct lane *l, const char *why, int64_t now_ms)
+{
+	l->doubtful = true;
+	lane_withdraw(l, why, now_ms);
+}
+
+void
+lane_executed(struct lane *l)
+{
+	if (!l->doubtful)
+		return;
+	l->doubtful = false;
+	if (l->mounted)
+		is_available(l);
 }
 
 int

@@ -35,6 +35,13 @@ make_do() {
 	publish "{\"do\": \"$1\"}"
 }
 
+# make_many N COMMANDS: in one transaction.
+make_many() {
+	sql "SELECT count(outbox.publish('fact.made', 'v1',
+	    json_build_object('do', '$2'))) FROM generate_series(1, $1)" \
+	    >/dev/null
+}
+
 # make_say RESULT [STATUS]: it writes RESULT on descriptor 3 and exits so.
 make_say() {
 	publish "{\"do\": \"exit ${2:-0}\",
@@ -62,6 +69,12 @@ becomes() {
 		    outbox.deliveries d WHERE event_id = '$2'")" \
 		    "$(tail -n 5 "$T/daemon.log")"
 	fi
+}
+
+# is_settled: nothing is pending or claimed any more.
+is_settled() {
+	sql_is 0 "SELECT count(*) FROM outbox.deliveries
+	    WHERE status IN ('pending', 'claimed')"
 }
 
 # outcomes EVENT: of all its attempts, in order.
