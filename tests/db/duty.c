@@ -453,7 +453,10 @@ duties_wait_for_no_lane_and_no_other_daemon(void)
 	    "SELECT authority_seq > 0 FROM outbox.heartbeat('%s', 'h', 1, "
 	    "'0', '{}', 1, 60000)",
 	    worker_new());
-	beat(w, "", 1000, false);
+	IS(d, "t",
+	    "SELECT authority_seq > 0 FROM outbox.heartbeat('%s', 'h', 1, "
+	    "'0', '{}', 1, 1000)",
+	    w);
 	db_run(b, "COMMIT");
 	beat(w, "", 1000, false);
 	SAME(delivery(e, l.subscriber),
