@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/queue.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,9 +15,12 @@
 #include "err.h"
 #include "log.h"
 #include "loop.h"
+#include "stray.h"
 #include "xalloc.h"
 
 #define SLICE_ENTRIES 256 /* removed in one go */
+#define NAME "outboxd-" /* and six random letters: our base directory */
+#define TRIES 5
 #define FREE_MS 2000 /* spent on the rest when the daemon ends */
 
 struct doomed {
@@ -139,34 +143,125 @@ parent_dir(void)
 	return "/tmp";
 }
 
+/*
+ * A daemon holds a lock on its base directory while it lives.  One that can
+ * be locked was left by a daemon that died: what it had started is killed,
+ * and the directory goes the way of our own.
+ */
+static void
+take_over(struct scratch *s, int parent, const char *name)
+{
+	char path[SCRATCH_PATH], up[32];
+	int killed,
+	    fd = openat(parent, name,
+		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd == -1)
+		return;
+	if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+	    flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		snprintf(path, sizeof(path), "%.*s%s",
+		    (int)(strrchr(s->base, '/') + 1 - s->base), s->base, name);
+		killed = stray_kill_below(path);
+		snprintf(up, sizeof(up), "x%llu",
+		    (unsigned long long)s->next++);
+		if (renameat(parent, name, s->base_fd, up) == 0)
+			doom(s, up);
+		log_event(LOG_WARN, "earlier_cleared",
+		    "what a daemon that died had left is removed",
+		    LOG_STR("path", path), LOG_INT("killed", killed));
+	}
+	close(fd);
+}
+
+static void
+take_over_all(struct scratch *s)
+{
+	const char *own = strrchr(s->base, '/') + 1;
+	DIR *dir = opendir(parent_dir());
+	struct dirent *de;
+
+	if (dir == NULL)
+		return;
+	while ((de = readdir(dir)) != NULL)
+		if (strncmp(de->d_name, NAME, sizeof(NAME) - 1) == 0 &&
+		    strlen(de->d_name) == strlen(own) &&
+		    strcmp(de->d_name, own) != 0)
+			take_over(s, dirfd(dir), de->d_name);
+	closedir(dir);
+}
+
+/* True unless another daemon, just starting, took it for a dead one's. */
+static bool
+is_ours(const struct scratch *s)
+{
+	struct stat by_fd, by_path;
+
+	return flock(s->base_fd, LOCK_EX | LOCK_NB) == 0 &&
+	    fstat(s->base_fd, &by_fd) == 0 && stat(s->base, &by_path) == 0 &&
+	    by_fd.st_ino == by_path.st_ino;
+}
+
+static int
+make_base(struct scratch *s, struct err *e)
+{
+	int n = snprintf(s->base, sizeof(s->base), "%s/" NAME "XXXXXX",
+	    parent_dir());
+
+	if (n < 0 || (size_t)n >= sizeof(s->base)) {
+		err_set(e, "the path of the temporary directory is too long");
+		return -1;
+	}
+	if (mkdtemp(s->base) == NULL) {
+		err_sys(e, "make %s", s->base);
+		return -1;
+	}
+	s->base_fd = open(s->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (s->base_fd == -1 && errno != ENOENT) {
+		err_sys(e, "open %s", s->base);
+		return -1;
+	}
+	return 0;
+}
+
+static int
+claim_base(struct scratch *s, struct err *e)
+{
+	for (int i = 0; i < TRIES; i++) {
+		s->base_fd = -1;
+		if (make_base(s, e) == -1) {
+			s->base[0] = '\0';
+			return -1;
+		}
+		if (s->base_fd != -1 && is_ours(s))
+			return 0;
+		if (s->base_fd != -1)
+			close(s->base_fd);
+	}
+	s->base_fd = -1;
+	s->base[0] = '\0';
+	err_set(e, "no temporary directory below %s stays ours", parent_dir());
+	return -1;
+}
+
 struct scratch *
 scratch_create(struct loop *l, struct err *e)
 {
 	struct scratch *s = xcalloc(1, sizeof(*s));
-	int n;
 
 	s->loop = l;
-	s->base_fd = -1;
 	TAILQ_INIT(&s->doomed);
-	n = snprintf(s->base, sizeof(s->base), "%s/outboxd-XXXXXX",
-	    parent_dir());
-	if (n < 0 || (size_t)n >= sizeof(s->base)) {
-		err_set(e, "the path of the temporary directory is too long");
-		free(s);
-		return NULL;
-	}
-	if (mkdtemp(s->base) == NULL) {
-		err_sys(e, "make %s", s->base);
-		free(s);
-		return NULL;
-	}
-	s->base_fd = open(s->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	s->slice = evtimer_new(loop_base(l), on_slice, s);
-	if (s->base_fd == -1 || s->slice == NULL) {
-		err_sys(e, "open %s", s->base);
+	if (s->slice == NULL)
+		panic("out of memory");
+	if (claim_base(s, e) == -1) {
 		scratch_free(s);
 		return NULL;
 	}
+	take_over_all(s);
+	if (!TAILQ_EMPTY(&s->doomed))
+		loop_timer_in(s->slice, 5);
 	return s;
 }
 
@@ -186,7 +281,8 @@ scratch_free(struct scratch *s)
 	}
 	if (s->base_fd != -1)
 		close(s->base_fd);
-	rmdir(s->base);
+	if (s->base[0] != '\0')
+		rmdir(s->base);
 	if (s->slice != NULL)
 		event_free(s->slice);
 	free(s);

@@ -6,6 +6,10 @@
  * removed in slices between other work, however much and however deep it
  * is: a directory found inside is moved up beside its parent and becomes
  * one more to empty, so no path grows and no recursion happens.
+ *
+ * The directory is locked while its daemon lives.  At the start whatever a
+ * dead daemon of the same user left below the same parent is removed, and
+ * processes that still run there are killed.
  */
 #ifndef SCRATCH_H
 #define SCRATCH_H

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,16 +96,49 @@ stray_lives(pid_t pid)
 	return parent_of(pid) == getpid();
 }
 
+/* The TMPDIR in its environment, in a static buffer; NULL if it has none. */
+static const char *
+tmpdir_of(pid_t pid)
+{
+	static char env[32768];
+	static const char name[] = "TMPDIR=";
+	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
+
+	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
+		if (strncmp(env + at, name, sizeof(name) - 1) == 0)
+			return env + at + sizeof(name) - 1;
+	return NULL;
+}
+
 bool
 stray_has_dir(pid_t pid, const char *dir)
 {
-	static char env[32768];
-	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
-	char want[300];
+	const char *has = tmpdir_of(pid);
 
-	snprintf(want, sizeof(want), "TMPDIR=%s", dir);
-	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
-		if (strcmp(env + at, want) == 0)
-			return true;
-	return false;
+	return has != NULL && strcmp(has, dir) == 0;
+}
+
+int
+stray_kill_below(const char *dir)
+{
+	DIR *proc = opendir("/proc");
+	size_t len = strlen(dir);
+	struct dirent *de;
+	const char *has;
+	int n = 0;
+
+	if (proc == NULL)
+		return 0;
+	while ((de = readdir(proc)) != NULL) {
+		pid_t pid = (pid_t)atoi(de->d_name);
+
+		if (pid <= 1 || pid == getpid())
+			continue;
+		has = tmpdir_of(pid);
+		if (has != NULL && strncmp(has, dir, len) == 0 &&
+		    has[len] == '/' && kill(pid, SIGKILL) == 0)
+			n++;
+	}
+	closedir(proc);
+	return n;
 }

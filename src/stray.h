@@ -17,5 +17,7 @@ size_t stray_children(pid_t *pids, size_t max);
 bool stray_lives(pid_t pid);
 /* True if the process was given this private directory as TMPDIR. */
 bool stray_has_dir(pid_t pid, const char *dir);
+/* Kills whoever was given a directory below this one; how many. */
+int stray_kill_below(const char *dir);
 
 #endif

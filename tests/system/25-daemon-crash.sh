@@ -34,8 +34,17 @@ esac
 [ -e "$T/mild" ] || sleep 1
 SH
 
+handler left 'deadline: 3s' <<'SH'
+[ ! -e "$T/run/left" ] || exit 0
+(setsid sh -c "echo \$\$ >'$T/run/left'; exec sleep 1000" &)
+mkdir -p deep/er
+sleep 1000
+SH
+
 # ---- kill -9 with 50 in flight ----
 start_daemon "$T/outboxd.yaml"
+publish left >/dev/null
+wait_for $SLOW test -s "$T/run/left"
 publish slow 50 >/dev/null
 wait_for $SLOW has_lines 50 "$T/run/began"
 is "fifty are in flight" "$(count slow claimed)" 50
@@ -44,6 +53,10 @@ killed=$(now_ms)
 is "the daemon is killed" $? 0
 : >"$T/go"
 start_daemon "$T/outboxd.yaml"
+passes "what fled from a handler of the dead daemon is killed by the next" \
+    wait_for $SLOW ended "$(cat "$T/run/left")"
+passes "and the dead one's private directories are removed" \
+    wait_for $SLOW sh -c '[ "$(ls "$TMPDIR" | wc -l)" = 1 ]'
 passes "after a restart all are delivered" delivered slow 50
 is "no earlier than their leases end, for nobody knows better, and soon after" \
     "$(sql "SELECT min(delivered_at) >= min(r.claim_expires_at)
@@ -54,7 +67,7 @@ is "none twice at the same moment" "$(lines "$T/run/overlap")" 0
 is "each once per daemon" \
     "$(sort "$T/run/began" | uniq -c | awk '{print $1}' | sort -u)" 2
 is "the death is in the history of each" "$(sql "SELECT outcome, count(*)
-    FROM outbox.attempts GROUP BY 1")" "crashed|50"
+    FROM outbox.attempts WHERE subscriber_id = 'test.slow.run' GROUP BY 1")" "crashed|50"
 stop_daemon TERM
 
 # ---- ten graceful restarts ----

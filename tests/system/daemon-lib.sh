@@ -22,7 +22,9 @@ begin_daemon() {
 	begin "$1"
 	ctl schema install >/dev/null 2>"$T/err" ||
 	    { cat "$T/err" >&2; exit 70; }
-	mkdir "$T/lock" "$T/run"
+	mkdir "$T/lock" "$T/run" "$T/tmp"
+	TMPDIR=$T/tmp # where private directories are made
+	export TMPDIR
 	daemon_config "$T/outboxd.yaml"
 }
 
