@@ -15,6 +15,13 @@ static const char *w;
 static char *plans; /* what auto_explain told */
 static bool judging; /* not while sessions get to know the catalogue */
 
+/* A session that nobody has used. */
+static PGconn *
+anew(const char *role)
+{
+	return db_open_with(role, "-c jit_above_cost=100000");
+}
+
 /* Buffers that a query and all it calls touched; -1: it failed. */
 static long buffers(PGconn *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
@@ -204,8 +211,8 @@ all_calls_are_cheap(PGconn *d, PGconn *o, PGconn *p)
 static void
 plans_cached_on_empty_tables_serve_full_ones(void)
 {
-	PGconn *d = db_open("dispatcher"), *o = db_open("operator");
-	PGconn *p = db_open("publisher");
+	PGconn *d = anew("dispatcher"), *o = anew("operator");
+	PGconn *p = anew("publisher");
 	struct item i[8];
 
 	make_lanes();
@@ -240,14 +247,14 @@ tables_that_were_never_analysed_have_the_same_plans(void)
 	make_lanes();
 	IS(super, "0",
 	    "SELECT count(*) FROM pg_stats WHERE schemaname = 'outbox'");
-	all_calls_are_cheap(db_open("dispatcher"), db_open("operator"),
-	    db_open("publisher"));
+	all_calls_are_cheap(anew("dispatcher"), anew("operator"),
+	    anew("publisher"));
 }
 
 static void
 analysed_tables_have_the_same_plans(void)
 {
-	PGconn *o = db_open("operator");
+	PGconn *o = anew("operator");
 	const char *e;
 	long got = -1;
 
@@ -264,14 +271,14 @@ analysed_tables_have_the_same_plans(void)
 	for (int n = 0; n < 2; n++)
 		got = buffers(o, "SELECT * FROM outbox.event_status('%s')", e);
 	AT_MOST(300, got, "event_status");
-	all_calls_are_cheap(db_open("dispatcher"), db_open("operator"),
-	    db_open("publisher"));
+	all_calls_are_cheap(anew("dispatcher"), anew("operator"),
+	    anew("publisher"));
 }
 
 static void
 a_claim_costs_the_same_while_an_old_transaction_holds_the_horizon(void)
 {
-	PGconn *old = db_open(NULL), *d = db_open("dispatcher");
+	PGconn *old = anew(NULL), *d = anew("dispatcher");
 	struct item *i = calloc(500, sizeof(*i));
 	long first, last;
 
@@ -308,7 +315,7 @@ no_plan_of_claim_settle_or_renew_scans_a_table_or_compiles(void)
 {
 	static const char *const tables[] = {"fact", "fresh", "exception",
 	    "receipt", "receipt_default", "attempt"};
-	PGconn *d = db_open(NULL);
+	PGconn *d = anew(NULL);
 	struct item i[100];
 	int n;
 
@@ -360,7 +367,7 @@ no_plan_of_claim_settle_or_renew_scans_a_table_or_compiles(void)
 static void
 pausing_what_nobody_offers_is_a_bounded_batch_a_heartbeat(void)
 {
-	PGconn *d = db_open("dispatcher");
+	PGconn *d = anew("dispatcher");
 	const char *sql;
 
 	w = worker_new();
