@@ -31,16 +31,18 @@ close_on_exec_from(int first)
 static int
 place_fds(const struct child_spec *c, int *report)
 {
-	int safe[4];
+	int safe[4], moved;
 
 	for (int i = 0; i < 4; i++) {
 		safe[i] = fcntl(c->fd[i], F_DUPFD_CLOEXEC, SAFE_FD);
 		if (safe[i] == -1)
 			return -1;
 	}
-	*report = fcntl(*report, F_DUPFD_CLOEXEC, SAFE_FD);
-	if (*report == -1)
+	/* on failure the old one must still be there to report it */
+	moved = fcntl(*report, F_DUPFD_CLOEXEC, SAFE_FD);
+	if (moved == -1)
 		return -1;
+	*report = moved;
 	for (int i = 0; i < 4; i++)
 		if (dup2(safe[i], i) == -1)
 			return -1;
