@@ -425,7 +425,7 @@ a_late_commit_is_delivered_within_one_sweep(void)
 	    w, l.target);
 	IS(super, "t",
 	    "SELECT clock_timestamp() - "
-	    "current_setting('test.at')::timestamptz < '1.5 s'");
+	    "current_setting('test.at')::timestamptz < '3 s'");
 }
 
 /* Other databases of the cluster have transactions too: sweep until. */
