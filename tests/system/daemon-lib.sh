@@ -12,7 +12,7 @@
 # Handlers tell what they do in files below $T, for what the daemon says of
 # itself is what is tested.
 
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../system/lib.sh"
 
 # The machine may be slow: conditions get long, and time is only measured
 # where a sentence is about it.
