@@ -128,6 +128,13 @@ fd 2 pipe
 fd 3 pipe
 leads 1 1
 no_new_privs 1"
+sed -i s/red/blue/ "$T/outboxd.yaml"
+kill -HUP $DAEMON
+wait_for $SLOW grep -q event=reloaded "$T/daemon.log"
+publish who >/dev/null
+delivered who 2
+is "a reload changes what the next handler is given" \
+    "$(grep COLOUR "$T/run/who")" "env COLOUR=blue"
 publish litter >/dev/null
 delivered litter 1
 is "its directory is private" "$(cat "$T/run/mode")" 700

@@ -52,6 +52,9 @@ is "by the claims of before" \
     "$(logged 'event=settled.*verdict=ack.*answer=done')" 8
 
 # ---- a long outage ----
+# links that were good for a while: else it would be a repeat of the last one
+wait_for $SLOW sql_is t "SELECT min(now() - backend_start) > interval '2.5 s'
+    FROM pg_stat_activity WHERE application_name LIKE 'outboxd%'"
 : >"$T/daemon.log"
 server_stop fast
 sleep 20 # an outage is a time, nothing can be waited for

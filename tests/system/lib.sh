@@ -48,8 +48,9 @@ as_server() {
 
 # Uses the cluster of tests/system/run, or makes one.
 cluster_start() {
+	[ -n "${PG_BIN:-}" ] || PG_BIN=$(pg_bin) || exit 69
+	PATH=$BUILD:$PG_BIN:$PATH # no wrapper around psql: there are many
 	[ -z "${SYSTEM_CLUSTER:-}" ] || return 0
-	PG_BIN=$(pg_bin) || exit 69
 	SYSTEM_CLUSTER=$(mktemp -d /tmp/outboxd-test.XXXXXX) || exit 70
 	CLUSTER_IS_MINE=1
 	chmod 755 "$SYSTEM_CLUSTER"
