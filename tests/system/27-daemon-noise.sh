@@ -84,7 +84,12 @@ work 300
 passes "a few hundred runs are delivered" test $? = 0
 passes "no descriptor is lost in them" wait_for $SLOW idle_descriptors $fds
 grown=$(($(rss_kb $DAEMON) - rss))
-is "nor memory" "$([ $grown -lt ${RSS_SLACK:-2048} ] && echo flat || echo "+$grown kB")" flat
+if ldd "$OUTBOXD" 2>/dev/null | grep -q libasan; then
+	echo "# skipped: what ASan holds back is not the daemon's memory"
+else
+	is "nor memory" \
+	    "$([ $grown -lt 2048 ] && echo flat || echo "+$grown kB")" flat
+fi
 is "nobody is a zombie" "$(ps --ppid $DAEMON -o stat= | grep -c Z)" 0
 passes "no private directory is left" wait_for $SLOW sh -c \
     '! ls "$TMPDIR"/*/* 2>/dev/null | grep -q .'
