@@ -222,22 +222,42 @@ check_digest(const char *dir, const char *digest, struct err *e)
 	return -1;
 }
 
-/* Gives the whole copy its name.  1, or 0 if another was faster. */
+/* Puts the whole copy where an entry is that is not what its name says; what
+ * was there is left at temp.  At no moment is there nothing. */
+static int
+put_instead(const char *temp, const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st) == 0 && S_ISDIR(st.st_mode) &&
+	    chmod(path, 0755) == -1)
+		return -1;
+	return renameat2(AT_FDCWD, temp, AT_FDCWD, path, RENAME_EXCHANGE);
+}
+
+/* Gives the whole copy its name.  1, or 0 if it is not the first of it. */
 static int
 put_in_place(const char *store, const char *temp, const char *path,
-    struct err *e)
+    const char *digest, struct err *e)
 {
+	struct err ignored;
+	int is_new = 1;
+
 	/* rename(2) asks for a writable directory: ".." changes in it. */
 	if (chmod(temp, 0755) == -1)
 		goto failed;
 	if (rename(temp, path) == -1) {
-		if (errno == EEXIST || errno == ENOTEMPTY)
+		if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR)
+			goto failed;
+		if (check_digest(path, digest, &ignored) == 0)
 			return 0;
-		goto failed;
+		if (put_instead(temp, path) == -1)
+			goto failed;
+		is_new = 0;
 	}
 	if (chmod(path, 0555) == -1 || sync_dir(store) == -1)
 		goto failed;
-	return 1;
+	return is_new;
 failed:
 	err_sys(e, "%s", path);
 	return -1;
@@ -259,7 +279,7 @@ install_copy(const char *store, const char *bundle, const char *digest,
 	copy = xasprintf("%s%s", temp, strrchr(path, '/'));
 	if (copy_dir(bundle, copy, e) == 0 &&
 	    check_digest(copy, digest, e) == 0)
-		rc = put_in_place(store, copy, path, e);
+		rc = put_in_place(store, copy, path, digest, e);
 	remove_tree(temp, NULL);
 	free(copy);
 	free(temp);
@@ -270,17 +290,15 @@ int
 store_install(const char *store, const char *bundle,
     char digest[DIGEST_TEXT_LEN + 1], struct err *e)
 {
-	struct stat st;
+	struct err ignored;
 	char *path;
-	int rc;
+	int rc = 0;
 
 	if (digest_bundle(bundle, digest, e) == -1 ||
 	    make_store(store, e) == -1)
 		return -1;
 	path = store_path(store, digest);
-	if (lstat(path, &st) == 0)
-		rc = check_digest(path, digest, e);
-	else
+	if (check_digest(path, digest, &ignored) == -1)
 		rc = install_copy(store, bundle, digest, path, e);
 	free(path);
 	return rc;

@@ -26,8 +26,9 @@ typedef void (*store_list_fn)(const char *digest, void *arg);
 /* The entry's directory, whether or not it is there.  Caller frees. */
 char *store_path(const char *store, const char *digest);
 
-/* Copies a bundle in and says its digest.  1 installed, 0 it was there and is
- * whole, -1 nothing changed. */
+/* Copies a bundle in and says its digest.  An entry that is not what its name
+ * says is replaced.  1 newly installed, 0 it was there and is whole now, -1
+ * nothing changed. */
 int store_install(const char *store, const char *bundle,
     char digest[DIGEST_TEXT_LEN + 1], struct err *e);
 

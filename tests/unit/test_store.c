@@ -230,7 +230,25 @@ START_TEST(a_changed_entry_no_longer_verifies)
 	ck_assert_ptr_nonnull(strstr(e.text, "its digest is"));
 	/* and stays so, though nothing changes any more */
 	ck_assert_int_eq(store_verify(store, digest, &stamp, &e), -1);
-	ck_assert_int_eq(store_install(store, bundle, digest, &e), -1);
+	free(path);
+}
+END_TEST
+
+START_TEST(installing_again_mends_a_changed_entry)
+{
+	struct store_stamp stamp = {""};
+	char *path;
+
+	ck_assert_int_eq(store_install(store, bundle, digest, &e), 1);
+	path = store_path(store, digest);
+	sh("cd %s && chmod u+w . bin bin/run && echo evil > bin/run", path);
+	ck_assert_int_eq(store_install(store, bundle, digest, &e), 0);
+	ck_assert_int_eq(store_verify(store, digest, &stamp, &e), 0);
+	sh("test $(stat -c %%a %s) = 555", path);
+	sh("chmod -R u+w %s && rm -r %s && echo evil > %s", path, path, path);
+	ck_assert_int_eq(store_install(store, bundle, digest, &e), 0);
+	ck_assert_int_eq(store_verify(store, digest, &stamp, &e), 0);
+	sh("test -z \"$(ls -A store | grep -v ^sha256-)\"");
 	free(path);
 }
 END_TEST
@@ -302,7 +320,7 @@ UNIT_TESTS_FIXTURE(store, setup, teardown,
     an_installed_bundle_is_whole_read_only_and_verifies,
     installing_the_same_again_changes_nothing,
     a_link_back_in_by_the_bundles_own_name_is_not_installed,
-    a_changed_entry_no_longer_verifies,
+    a_changed_entry_no_longer_verifies, installing_again_mends_a_changed_entry,
     same_size_and_mtime_do_not_hide_a_change, a_missing_entry_does_not_verify,
     the_list_shows_entries_and_nothing_else,
     removing_leaves_nothing_and_says_if_nothing_was_there)
