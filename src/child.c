@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <signal.h>
 #include <stddef.h>
 #include <sys/prctl.h>
@@ -108,6 +109,14 @@ say(int report, int exec)
 	_exit(127);
 }
 
+/* Without this not even root's handlers trace us or read our memory.  Whoever
+ * may not drop it has not got it. */
+static void
+drop_ptrace(void)
+{
+	prctl(PR_CAPBSET_DROP, CAP_SYS_PTRACE, 0, 0, 0);
+}
+
 static void
 child_exec(const struct child_spec *c, pid_t parent, int report)
 {
@@ -116,6 +125,7 @@ child_exec(const struct child_spec *c, pid_t parent, int report)
 		say(report, 0);
 	umask(077);
 	clean_signals();
+	drop_ptrace();
 	if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1 ||
 	    prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == -1)
 		say(report, 0);

@@ -587,16 +587,19 @@ hunt_strays(struct runner *rr)
 {
 	pid_t pids[STRAY_MAX];
 	size_t n = stray_children(pids, STRAY_MAX);
+	int64_t killed = 0;
 
 	for (size_t i = 0; i < n; i++) {
 		if (belongs_to_active(rr, pids[i]) || !stray_lives(pids[i]))
 			continue;
 		kill_stray(pids[i]);
-		rr->strays++;
-		log_event(LOG_WARN, "stray_killed",
-		    "a process outlived the handler that started it",
-		    LOG_INT("pid", pids[i]));
+		killed++;
 	}
+	rr->strays += (uint64_t)killed;
+	if (killed > 0)
+		log_event(LOG_WARN, "stray_killed",
+		    "processes outlived the handlers that started them",
+		    LOG_INT("killed", killed));
 }
 
 /*

@@ -24,6 +24,19 @@ handler holds 'concurrency: 4' <<'SH'
 setsid sleep 1000 &
 exit 0
 SH
+handler spy 'retry: {max_attempts: 1}' <<'SH'
+# what the kernel shows to none but those who may trace the daemon
+head -c 1 /proc/$PPID/fd/0 && exit 65
+(exec </proc/$PPID/mem) && exit 65
+exit 0
+SH
+handler brood <<'SH'
+for i in 1 2 3 4 5 6 7 8 9 10; do
+	setsid sleep 1000 &
+	echo $! >>"$T/brood"
+done
+sleep 0.3
+SH
 handler many 'concurrency: 8' <<'SH'
 echo "a line"
 echo '{}' >&3
@@ -53,6 +66,19 @@ publish holds 4 >/dev/null
 passes "a grandchild that holds all descriptors keeps nobody waiting" \
     delivered holds 4
 passes "and is found and killed" wait_for $SLOW grep -q 'event=stray_killed' "$T/daemon.log"
+
+publish spy >/dev/null
+passes "no handler reads its daemon, not even root's" delivered spy 1
+publish brood >/dev/null
+delivered brood 1
+brood_is_gone() {
+	for pid in $(cat "$T/brood"); do
+		! kill -0 $pid 2>/dev/null || return 1
+	done
+}
+passes "a brood that fled is killed" wait_for $SLOW brood_is_gone
+is "and does not flood the log" \
+    "$([ "$(logged 'event=stray_killed')" -lt 10 ] && echo terse)" terse
 
 publish dirty >/dev/null
 wait_status dirty paused
