@@ -1,8 +1,10 @@
 /* outboxd: argv, and the only exit(). */
+#include <errno.h>
 #include <getopt.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "config.h"
@@ -66,6 +68,16 @@ read_options(int argc, char **argv, struct options *o)
 	return -1;
 }
 
+/* 0, if what was asked for could be told. */
+static int
+flushed(void)
+{
+	if (fflush(stdout) == 0 && !ferror(stdout))
+		return 0;
+	fprintf(stderr, "outboxd: cannot write: %s\n", strerror(errno));
+	return DAEMON_OS_ERROR;
+}
+
 /* journald adds its own times. */
 static void
 open_log(const struct config *c)
@@ -89,7 +101,7 @@ main(int argc, char **argv)
 	struct err e;
 
 	if (status != -1)
-		exit(status);
+		exit(status == 0 ? flushed() : status);
 	c = config_load(o.config, &e);
 	if (c == NULL) {
 		fprintf(stderr, "outboxd: %s\n", e.text);
@@ -98,7 +110,7 @@ main(int argc, char **argv)
 	if (o.test) {
 		config_print(c, stdout);
 		config_free(c);
-		exit(0);
+		exit(flushed());
 	}
 	open_log(c);
 	exit(daemon_run(c));

@@ -11,6 +11,8 @@ exits "--version is 0" 0 "$OUTBOXD" --version
 like "and prints it" "$OUT" "outboxd [0-9]*"
 exits "-t of a good file is 0" 0 "$OUTBOXD" -t -c "$T/outboxd.yaml"
 like "and prints what counts" "$OUT" "*poll_interval: 1s*"
+exits "what cannot be printed is no success" 71 \
+    sh -c "'$OUTBOXD' -t -c '$T/outboxd.yaml' >/dev/full"
 printf 'dispatch: {batch: 500, colour: red}\n' >"$T/bad.yaml"
 exits "-t of a bad one is 78" 78 "$OUTBOXD" -t -c "$T/bad.yaml"
 like "with file, line and column" "$ERR" "*bad.yaml:1:24: *colour*"
