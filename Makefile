@@ -215,7 +215,8 @@ SED_PATHS = sed -e 's|/usr/sbin/outboxd|$(sbindir)/outboxd|g' \
 .PHONY: install
 install: all
 	$(INSTALL) -d $(DESTDIR)$(sbindir) $(DESTDIR)$(bindir) \
-	    $(DESTDIR)$(datadir)/outboxd $(DESTDIR)$(sysconfdir)/outboxd
+	    $(DESTDIR)$(datadir)/outboxd $(DESTDIR)$(sysconfdir)/outboxd \
+	    $(DESTDIR)/var/lib/outboxd/plugins
 	$(INSTALL) -m 755 $(BUILD)/outboxd $(DESTDIR)$(sbindir)
 	$(INSTALL) -m 755 $(BUILD)/outboxctl $(DESTDIR)$(bindir)
 	for f in $(SQL_SRC); do \
