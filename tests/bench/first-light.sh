@@ -12,6 +12,12 @@ SECONDS_EACH=${SECONDS_EACH:-10}
 AT_ONCE=${AT_ONCE:-8}
 COUNT=${COUNT:-3000}
 
+# as in the shipped unit, private directories are made on a tmpfs
+if [ -w /dev/shm ]; then
+	RUNTIME_DIRECTORY=$(mktemp -d /dev/shm/outboxd-bench.XXXXXX)
+	export RUNTIME_DIRECTORY
+	trap 'rmdir "$RUNTIME_DIRECTORY"; finish $?' EXIT
+fi
 for tool in spawnrate stamp; do
 	cc -O2 -o "$T/$tool" "$ROOT/tests/bench/$tool.c" || exit 69
 done
