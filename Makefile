@@ -57,8 +57,8 @@ COMPILE = $(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) $(DEFS) \
 LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
-SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err file \
-    ids json log logline manifest store tuning units utf8 uuid xalloc yamldoc \
+SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event file frame \
+    ids json log logline manifest reply store tuning units utf8 uuid xalloc yamldoc \
     yamlval))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
