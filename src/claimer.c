@@ -38,12 +38,12 @@ static const char sql_claim_beat[] = SQL_CLAIM
     " UNION ALL SELECT h.authority_seq, 'heartbeat', NULL, NULL, NULL, NULL,"
     " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
     " NULL, NULL FROM outbox.heartbeat($1::uuid, $9::text, $10::bigint,"
-    " $11::text, $12::bigint[], $7::bigint, $13::bigint, false) h";
+    " $11::text, $12::bigint[], $7::bigint, $13::bigint, false, $14::json) h";
 
 static const char sql_beat[] =
     "SELECT authority_seq FROM outbox.heartbeat($1::uuid, $2::text,"
     " $3::bigint, $4::text, $5::bigint[], $6::bigint, $7::bigint,"
-    " $8::boolean)";
+    " $8::boolean, $9::json)";
 
 static const char sql_targets[] =
     "SELECT target_id, subscriber_id, plugin_id, plugin_version,"
@@ -125,6 +125,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 	struct pgarray mounted = {0};
 	struct numbers n;
 	struct pgquery want = {.done = on_claimed, .arg = c};
+	char *detail = NULL;
 
 	if (bus_reserve(c->setup.bus, (size_t)p->items, (size_t)p->bytes,
 		&c->bundle) != BUS_OK)
@@ -148,7 +149,8 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 		want.params[10] = OUTBOXD_VERSION;
 		want.params[11] = pgarray_text(&mounted);
 		want.params[12] = n.grace;
-		want.n_params = 13;
+		want.params[13] = detail = c->setup.detail(c->setup.arg);
+		want.n_params = 14;
 		c->beat_sent_ms = now;
 	}
 	c->in_flight = true;
@@ -162,6 +164,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 	c->stats.claims++;
 	pgconn_query(c->setup.link, &want);
 	pgarray_clear(&mounted);
+	free(detail);
 }
 
 static void
@@ -170,6 +173,7 @@ send_beat(struct claimer *c, int64_t now, bool stopping)
 	struct pgarray mounted = {0};
 	struct numbers n;
 	struct pgquery want = {.sql = sql_beat, .done = on_beat, .arg = c};
+	char *detail = c->setup.detail(c->setup.arg);
 
 	format_numbers(c, &n, 0);
 	mounted_targets(c, &mounted);
@@ -181,13 +185,15 @@ send_beat(struct claimer *c, int64_t now, bool stopping)
 	want.params[5] = n.max_bytes;
 	want.params[6] = n.grace;
 	want.params[7] = stopping ? "true" : "false";
-	want.n_params = 8;
+	want.params[8] = detail;
+	want.n_params = 9;
 	if (stopping)
 		want.deadline_ms = GOODBYE_MS;
 	c->in_flight = true;
 	c->beat_sent_ms = now;
 	pgconn_query(c->setup.link, &want);
 	pgarray_clear(&mounted);
+	free(detail);
 }
 
 /* --- answers ---------------------------------------------------------- */

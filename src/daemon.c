@@ -213,6 +213,14 @@ on_forbidden(void *arg, const char *message)
 	quit(d, DAEMON_REFUSED);
 }
 
+static char *
+on_detail(void *arg)
+{
+	struct daemon *d = arg;
+
+	return stats_detail(&d->lanes);
+}
+
 /* 28xxx: who are you; 42501: you may not connect. */
 static void
 on_refused(void *arg, const char *sqlstate)
@@ -686,6 +694,7 @@ make_parts(struct daemon *d)
 	    .in_contact = on_contact,
 	    .returned = on_returned,
 	    .forbidden = on_forbidden,
+	    .detail = on_detail,
 	    .arg = d,
 	};
 

@@ -4,6 +4,7 @@
 
 #include "bus.h"
 #include "claimer.h"
+#include "json.h"
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
@@ -146,4 +147,14 @@ stats_dump(const struct stats_view *v)
 	dump_work(v);
 	TAILQ_FOREACH (l, &v->lanes->list, entry)
 		dump_lane(l);
+}
+
+char *
+stats_detail(const struct lanes *ls)
+{
+	cJSON *root = cJSON_CreateObject();
+	char *text = json_print(root);
+
+	cJSON_Delete(root);
+	return text;
 }
