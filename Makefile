@@ -85,8 +85,11 @@ TOOL_BIN = $(TOOL_SRC:%.c=$(BUILD)/%)
 DB_SRC := $(filter-out tests/db/db.c,$(wildcard tests/db/*.c))
 DB_BIN = $(DB_SRC:tests/db/%.c=$(BUILD)/db/%)
 
+SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
+SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
+
 .PHONY: all
-all: $(BUILD)/outboxd $(BUILD)/outboxctl
+all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB) $(BUILD)/sdk/outbox-plugin.pc
 
 $(BUILD)/outboxd: $(DAEMON_OBJ)
 	$(SAY) ld $@
@@ -95,6 +98,23 @@ $(BUILD)/outboxd: $(DAEMON_OBJ)
 $(BUILD)/outboxctl: $(CTL_OBJ)
 	$(SAY) ld $@
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
+
+# The SDK stands by itself: nothing of src, and one library.
+$(BUILD)/sdk/outbox-plugin.o: sdk/c/outbox-plugin.c config.mk
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) \
+	    $(CJSON_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(SDK_LIB): $(BUILD)/sdk/outbox-plugin.o
+	$(SAY) ar $@
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
+$(BUILD)/sdk/outbox-plugin.pc: sdk/c/outbox-plugin.pc.in config.mk
+	@mkdir -p $(@D)
+	$(Q)sed -e 's|@VERSION@|$(VERSION)|' -e 's|@prefix@|$(prefix)|' \
+	    -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
+	    $< > $@
 
 $(BUILD)/obj/%.o: src/%.c config.mk
 	@mkdir -p $(@D)
@@ -151,6 +171,18 @@ $(BUILD)/db/%.o: tests/db/%.c config.mk
 	@mkdir -p $(@D)
 	$(COMPILE) -o $@ $<
 
+$(BUILD)/sdk/host: tests/sdk/host.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(filter %.o,$^) $(LIBS)
+
+$(BUILD)/sdk/plugin: tests/sdk/plugin.c $(SDK_LIB)
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -Isdk/c -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(SDK_LIB) $(CJSON_LIBS)
+
 $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 	@mkdir -p $(@D)
 	$(SAY) cc $@
@@ -159,22 +191,23 @@ $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 
 .PRECIOUS: $(BUILD)/db/%.o $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
 
-.PHONY: tests check check-run check-lint check-unit check-db check-system
-tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN)
+.PHONY: tests check check-run check-lint check-unit check-db check-sdk check-system
+tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN) \
+    $(SDK_TEST_BIN)
 
 check: bootstrap
 	+$(MAKE) --no-print-directory check-run
 
 check-run: tests
-	BUILD=$(BUILD) tests/run-all lint unit db system
+	BUILD=$(BUILD) tests/run-all lint unit db sdk system
 
-check-lint check-unit check-db check-system: check-%: tests
+check-lint check-unit check-db check-sdk check-system: check-%: tests
 	BUILD=$(BUILD) tests/run-all $*
 
 .PHONY: check-asan check-valgrind
 check-asan:
 	+$(MAKE) --no-print-directory SAN=1 tests
-	BUILD=build-asan tests/run-all unit db system
+	BUILD=build-asan tests/run-all unit db sdk system
 
 check-valgrind: tests
 	BUILD=$(BUILD) VALGRIND=1 tests/run-all unit
@@ -246,4 +279,5 @@ dist-clean: clean
 	    autom4te.cache
 
 -include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/ctl/*.d \
-    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d $(BUILD)/db/*.d)
+    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d $(BUILD)/db/*.d \
+    $(BUILD)/sdk/*.d)
