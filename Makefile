@@ -62,14 +62,16 @@ SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event 
     yamlval))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
+# What plugin new writes; not what was made of it.
+SDK_SRC := $(sort $(wildcard $(addprefix sdk/examples/,sh/plugin.yaml \
+    sh/bin/hello c/plugin.yaml c/Makefile c/src/*.[ch] python/*.yaml \
+    python/*.py node/*.yaml node/*.js)))
 SQL_SRC := $(sort $(wildcard sql/*.sql sql/schema/*.sql sql/function/*.sql \
     sql/view/*.sql))
 DAEMON_OBJ = $(DAEMON_SRC:src/%.c=$(BUILD)/obj/%.o)
 SHARED_OBJ = $(SHARED_SRC:src/%.c=$(BUILD)/obj/%.o)
 CTL_OBJ = $(CTL_SRC:src/%.c=$(BUILD)/obj/%.o) $(SHARED_OBJ)
-ifneq ($(wildcard tools/embed-sql),)
-CTL_OBJ += $(BUILD)/gen/sql_files.o
-endif
+CTL_OBJ += $(BUILD)/gen/sql_files.o $(BUILD)/gen/sdk_files.o
 
 TEST_SRC := $(wildcard tests/unit/test_*.c)
 TEST_BIN = $(TEST_SRC:tests/unit/%.c=$(BUILD)/unit/%)
@@ -121,19 +123,26 @@ $(BUILD)/obj/%.o: src/%.c config.mk
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
-$(BUILD)/gen/sql_files.c: tools/embed-sql $(SQL_SRC)
+$(BUILD)/gen/sql_files.c: tools/embed $(SQL_SRC)
 	@mkdir -p $(@D)
-	tools/embed-sql $(SQL_SRC) > $@
+	tools/embed sql $(SQL_SRC) > $@
 
-$(BUILD)/gen/sql_files.o: $(BUILD)/gen/sql_files.c config.mk
+$(BUILD)/gen/sdk_files.c: tools/embed $(SDK_SRC)
+	@mkdir -p $(@D)
+	tools/embed sdk $(SDK_SRC) > $@
+
+$(BUILD)/gen/%_files.o: $(BUILD)/gen/%_files.c config.mk
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
 # A file that has gone must be noticed: its text is embedded.
 $(BUILD)/gen/sql_files.c: $(BUILD)/gen/sql_list
-$(BUILD)/gen/sql_list: FORCE
+$(BUILD)/gen/sdk_files.c: $(BUILD)/gen/sdk_list
+$(BUILD)/gen/sql_list: EMBEDDED = $(SQL_SRC)
+$(BUILD)/gen/sdk_list: EMBEDDED = $(SDK_SRC)
+$(BUILD)/gen/%_list: FORCE
 	@mkdir -p $(@D)
-	@echo '$(SQL_SRC)' | cmp -s - $@ || echo '$(SQL_SRC)' > $@
+	@echo '$(EMBEDDED)' | cmp -s - $@ || echo '$(EMBEDDED)' > $@
 
 .PHONY: FORCE
 FORCE:

@@ -19,6 +19,7 @@
 #include "ctl.h"
 #include "input.h"
 #include "out.h"
+#include "plugin_new.h"
 
 static const struct option_spec store_options[] = {
     {"--store", "DIR", "the artifact store (default: plugins.store)", false},
@@ -31,6 +32,12 @@ static const struct option_spec activate_options[] = {
 	"where --grant-all grants; '*' for all (default: default)", false},
     {"--same-grants", NULL, "grant what the version active now has", false},
     {"--without-grants", NULL, "activate although grants are missing", false},
+    {.name = NULL},
+};
+
+static const struct option_spec new_options[] = {
+    {"--lang", "L", "sh, c, python or node", false},
+    {"--id", "ID", "the plugin's id (default: example.DIR)", false},
     {.name = NULL},
 };
 
@@ -442,7 +449,10 @@ plugin_show(struct ctl *c, const struct args *a)
 }
 
 const struct command plugin_commands[] = {
-    {"plugin", "new", "DIR", 1, 1, NULL, NULL, NULL, NULL},
+    {"plugin", "new", "DIR", 1, 1, "write a bundle to begin with",
+	"A handler that works, with the SDK's file beside it. It needs neither\n"
+	"a database nor outboxd. Nothing that exists is written over.",
+	new_options, plugin_new},
     {"plugin", "check", "DIR", 1, 1,
 	"read a bundle as an install would, and print its digest",
 	"Needs no database.", NULL, plugin_check},
