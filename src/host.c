@@ -13,12 +13,12 @@
 #include "loop.h"
 #include "reply.h"
 #include "run.h"
+#include "runenv.h"
 #include "utf8.h"
 #include "xalloc.h"
 
 #define STARTS_A_TURN 4 /* each takes milliseconds: let others in between */
 #define ERROR_MAX 4096
-#define ENV_MAX 24 /* of our own */
 
 /* A running handler, and what it is for. */
 struct slot {
@@ -212,101 +212,28 @@ on_line(void *arg, const char *line, size_t len)
 
 /* --- the start -------------------------------------------------------- */
 
-struct env {
-	const char *at[ENV_MAX + 1];
-	char *own[ENV_MAX];
-	int n;
-	const char **all; /* at, and what config lists */
-	size_t count;
-};
-
 static void
-env_add(struct env *v, char *owned)
-{
-	if (v->n == ENV_MAX)
-		panic("too many variables");
-	v->own[v->n++] = owned;
-}
-
-/* What config lists replaces none of ours: the first one of a name wins. */
-static void
-env_append(struct env *v, const struct config_pairs *p)
-{
-	for (size_t i = 0; i < p->count; i++) {
-		size_t len = strlen(p->names[i]);
-		size_t k = 0;
-
-		while (k < v->count &&
-		    (strncmp(v->all[k], p->names[i], len) != 0 ||
-			v->all[k][len] != '='))
-			k++;
-		if (k < v->count)
-			continue;
-		v->all[v->count++] =
-		    xasprintf("%s=%s", p->names[i], p->values[i]);
-	}
-}
-
-static void
-env_own(struct env *v, const struct lane *l, const struct delivery *d,
-    int64_t timeout_ms)
-{
-	const char *tz = getenv("TZ");
-
-	env_add(v, xstrdup("OUTBOX_PROTOCOL=exec/1"));
-	env_add(v, xasprintf("OUTBOX_EVENT_ID=%s", d->id.event));
-	env_add(v, xasprintf("OUTBOX_CONTRACT=%s", d->contract));
-	env_add(v, xasprintf("OUTBOX_SUBSCRIBER=%s", l->subscriber->id));
-	env_add(v, xasprintf("OUTBOX_WORKSPACE=%s", d->workspace));
-	env_add(v,
-	    xasprintf("OUTBOX_IDEMPOTENCY_KEY=%s:%s:%d", d->id.event,
-		l->subscriber->id, d->id.generation));
-	env_add(v, xasprintf("OUTBOX_ATTEMPT=%d", d->attempt));
-	env_add(v, xasprintf("OUTBOX_MAX_ATTEMPTS=%d", l->retry.max_attempts));
-	env_add(v, xasprintf("OUTBOX_TIMEOUT_MS=%lld", (long long)timeout_ms));
-	env_add(v, xasprintf("OUTBOX_INPUT_BYTES=%zu", d->input_bytes));
-	env_add(v, xasprintf("OUTBOX_HANDLER=%s", l->handler));
-	env_add(v, xasprintf("OUTBOX_HANDLER_VERSION=%s", l->handler_version));
-	env_add(v, xstrdup("OUTBOX_RESULT_FD=3"));
-	if (d->traceparent != NULL)
-		env_add(v, xasprintf("TRACEPARENT=%s", d->traceparent));
-	env_add(v, xstrdup("LANG=C.UTF-8"));
-	env_add(v, xasprintf("TZ=%s", tz != NULL ? tz : "UTC"));
-}
-
-static void
-env_build(struct env *v, const struct config *c, const struct lane *l,
+env_build(struct runenv *v, const struct config *c, const struct lane *l,
     const struct delivery *d, int64_t timeout_ms)
 {
-	const struct config_subscriber *s;
-	const struct config_pairs *mine = NULL;
-	static const char *const path_name[] = {"PATH"};
-	static const char *const path_value[] = {
-	    "/usr/local/bin:/usr/bin:/bin"};
-	struct config_pairs path = {(char **)path_name, (char **)path_value, 1};
+	struct runenv_attempt a = {
+	    .event_id = d->id.event,
+	    .contract = d->contract,
+	    .subscriber = l->subscriber->id,
+	    .workspace = d->workspace,
+	    .handler = l->handler,
+	    .handler_version = l->handler_version,
+	    .traceparent = d->traceparent,
+	    .generation = d->id.generation,
+	    .attempt = d->attempt,
+	    .max_attempts = l->retry.max_attempts,
+	    .timeout_ms = timeout_ms,
+	    .input_bytes = d->input_bytes,
+	};
 
-	s = config_subscriber(c, l->subscriber->id);
-	if (s != NULL)
-		mine = &s->environment;
-	*v = (struct env){0};
-	env_own(v, l, d, timeout_ms);
-	v->all = xcalloc((size_t)v->n + 2 + c->plugins.environment.count +
-		(mine != NULL ? mine->count : 0),
-	    sizeof(*v->all));
-	for (int i = 0; i < v->n; i++)
-		v->all[v->count++] = v->own[i];
-	if (mine != NULL)
-		env_append(v, mine);
-	env_append(v, &c->plugins.environment);
-	env_append(v, &path);
-}
-
-static void
-env_clear(struct env *v)
-{
-	for (size_t i = 0; i < v->count; i++)
-		free((char *)v->all[i]);
-	free(v->all);
+	*v = (struct runenv){0};
+	runenv_exec(v, &a);
+	runenv_finish(v, c, l->subscriber->id);
 }
 
 /*
@@ -330,7 +257,7 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	const struct config *c = h->setup.config;
 	const struct manifest_limits *limits = &l->manifest->limits;
 	struct slot *s = xcalloc(1, sizeof(*s));
-	struct env env;
+	struct runenv env;
 	struct run_spec spec = {
 	    .file = l->argv[0],
 	    .argv = l->argv,
@@ -350,9 +277,9 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	LIST_INSERT_HEAD(&h->slots, s, entry);
 	delivery_move(h->setup.book, d, DELIVERY_RUNNING);
 	env_build(&env, c, l, d, spec.deadline_ms);
-	spec.env = env.all;
+	spec.env = (const char *const *)env.all;
 	s->run = run_start(h->setup.runner, &spec, on_line, on_done, s);
-	env_clear(&env);
+	runenv_clear(&env);
 	log_event(LOG_DEBUG, "started", "a handler was started",
 	    LOG_STR("event_id", d->id.event),
 	    LOG_STR("subscriber", l->subscriber->id),
