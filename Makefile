@@ -277,6 +277,8 @@ install: all
 	    $(INSTALL) -d $(DESTDIR)$(unitdir) && \
 	    $(SED_PATHS) systemd/outboxd.service \
 		> $(DESTDIR)$(unitdir)/outboxd.service; \
+	    $(INSTALL) -D -m 644 systemd/outboxd.sysusers \
+		$(DESTDIR)$(prefix)/lib/sysusers.d/outboxd.conf; \
 	fi
 
 .PHONY: clean dist-clean

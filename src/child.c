@@ -81,15 +81,17 @@ set_limits(const struct child_spec *c)
 	return setrlimit(RLIMIT_NOFILE, &files);
 }
 
-/* Handlers are reset before the mask is: ours must never run in here. */
+/* Handlers are reset before the mask is: ours must never run in here.  The
+ * kernel is asked itself, because libc hides two signals that its own
+ * posix_spawn(3), by which make and others start us, leaves ignored. */
 static void
 clean_signals(void)
 {
-	struct sigaction dfl = {.sa_handler = SIG_DFL};
+	static const long dfl[8]; /* a kernel sigaction of zeros: SIG_DFL */
 	sigset_t none;
 
 	for (int s = 1; s < NSIG; s++)
-		sigaction(s, &dfl, NULL);
+		syscall(SYS_rt_sigaction, s, dfl, NULL, NSIG / 8);
 	sigemptyset(&none);
 	sigprocmask(SIG_SETMASK, &none, NULL);
 }

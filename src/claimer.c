@@ -16,6 +16,7 @@
 #include "pgarray.h"
 #include "pgconn.h"
 #include "plan.h"
+#include "sleeper.h"
 #include "xalloc.h"
 
 #define BEAT_MS 1000 /* on its own, when busy */
@@ -50,15 +51,12 @@ static const char sql_targets[] =
     " artifact_digest, handler, handler_version"
     " FROM outbox.dispatch_targets()";
 
-static const char sql_sleep_begin[] = "SELECT outbox.sleep_begin($1::uuid)";
-static const char sql_sleep_end[] = "SELECT outbox.sleep_end()";
-
 struct claimer {
 	struct claimer_setup setup;
 	struct event *timer;
 	char host[256];
 	bool up, stopped, kicked;
-	bool listening;
+	struct sleeper *sleeper;
 	bool in_flight; /* a claim, a heartbeat or the targets */
 	bool woken; /* while a claim was in flight */
 	bool targets_due;
@@ -66,9 +64,6 @@ struct claimer {
 	int64_t beat_sent_ms;
 	int64_t not_before_ms, error_ms;
 
-	/* sleep: the key is held, or asked for */
-	bool asleep, falling;
-	int64_t no_sleep_until_ms;
 	int64_t last_items_ms;
 
 	/* the claim in flight */
@@ -95,7 +90,7 @@ mounted_targets(const struct claimer *c, struct pgarray *out)
 	const struct lane *l;
 
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
-		if (l->mounted && !l->gone)
+		if (l->mounted && !l->gone && !l->doubtful)
 			pgarray_add_int(out, l->target_id);
 }
 
@@ -361,7 +356,6 @@ take_row(struct claimer *c, const PGresult *res, int i)
 	return true;
 }
 
-static void send_sleep_end(struct claimer *c);
 static void look_again(struct claimer *c);
 
 static void
@@ -381,7 +375,7 @@ claim_answered(struct claimer *c, const PGresult *res)
 	if (!any)
 		return;
 	c->last_items_ms = now;
-	send_sleep_end(c);
+	sleeper_end(c->sleeper);
 	c->setup.arrived(c->setup.arg);
 }
 
@@ -523,57 +517,14 @@ look_again(struct claimer *c)
 		l->poll_at_ms = 0;
 }
 
+/* From the sleeper: what came before the key was held is looked for. */
 static void
-on_sleep(void *arg, const PGresult *res)
+on_asleep(void *arg)
 {
 	struct claimer *c = arg;
-	bool taken = res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK &&
-	    PQgetvalue(res, 0, 0)[0] == 't';
 
-	if (!c->falling) /* woken meanwhile: that has been answered too */
-		return;
-	c->falling = false;
-	c->asleep = taken && c->listening;
-	if (!taken)
-		c->no_sleep_until_ms =
-		    loop_now_ms() + c->setup.config->dispatch.poll_interval_ms;
-	else
-		c->stats.sleeps++;
-	look_again(c); /* what came before the key was held */
+	look_again(c);
 	claimer_kick(c);
-}
-
-static void
-send_sleep_begin(struct claimer *c)
-{
-	struct pgquery want = {
-	    .sql = sql_sleep_begin,
-	    .params = {c->setup.worker},
-	    .n_params = 1,
-	    .done = on_sleep,
-	    .arg = c,
-	};
-
-	c->falling = true;
-	pgconn_query(c->setup.listen, &want);
-}
-
-static void
-on_awake(void *arg, const PGresult *res)
-{
-}
-
-static void
-send_sleep_end(struct claimer *c)
-{
-	struct pgquery want = {.sql = sql_sleep_end,
-	    .done = on_awake,
-	    .arg = c};
-
-	if (!c->asleep && !c->falling)
-		return;
-	c->asleep = c->falling = false;
-	pgconn_query(c->setup.listen, &want);
 }
 
 void
@@ -588,7 +539,7 @@ claimer_wake(struct claimer *c)
 	c->woken = c->in_flight;
 	/* claim before the key is given up: the one who called waits */
 	claimer_step(c);
-	send_sleep_end(c);
+	sleeper_end(c->sleeper);
 }
 
 /* Only lanes that could start something are worth being woken for. */
@@ -598,8 +549,7 @@ should_sleep(const struct claimer *c, int64_t now)
 	const struct lane *l;
 	bool can_start = false, saturated = false;
 
-	if (c->asleep || c->falling || !c->listening || c->stopped ||
-	    now < c->no_sleep_until_ms)
+	if (c->stopped || !sleeper_can_begin(c->sleeper, now))
 		return false;
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (l->gone || !l->mounted)
@@ -723,7 +673,7 @@ claimer_step(void *arg)
 		return;
 	}
 	if (should_sleep(c, now) && may_claim(c, now))
-		send_sleep_begin(c);
+		sleeper_begin(c->sleeper);
 	arm_timer(c, now);
 }
 
@@ -748,11 +698,18 @@ struct claimer *
 claimer_create(const struct claimer_setup *s)
 {
 	struct claimer *c = xcalloc(1, sizeof(*c));
+	struct sleeper_setup sleeper = {
+	    .listen = s->listen,
+	    .worker = s->worker,
+	    .asleep = on_asleep,
+	    .arg = c,
+	};
 
 	c->setup = *s;
 	c->authority = -1;
 	if (gethostname(c->host, sizeof(c->host) - 1) == -1)
 		snprintf(c->host, sizeof(c->host), "unknown");
+	c->sleeper = sleeper_create(&sleeper);
 	c->timer = evtimer_new(loop_base(s->loop), on_timer, c);
 	if (c->timer == NULL)
 		panic("out of memory");
@@ -767,6 +724,7 @@ claimer_free(struct claimer *c)
 	loop_forget(c->setup.loop, c);
 	bus_cancel(c->setup.bus, &c->bundle);
 	event_free(c->timer);
+	sleeper_free(c->sleeper);
 	free(c);
 }
 
@@ -783,7 +741,6 @@ claimer_link_up(struct claimer *c)
 	c->targets_due = true;
 	c->beat_sent_ms = 0;
 	c->not_before_ms = c->error_ms = 0;
-	c->asleep = c->falling = false;
 	look_again(c);
 	claimer_kick(c);
 }
@@ -801,8 +758,7 @@ claimer_link_down(struct claimer *c)
 void
 claimer_listening(struct claimer *c, bool listening)
 {
-	c->listening = listening;
-	c->asleep = c->falling = false;
+	sleeper_listening(c->sleeper, listening);
 	look_again(c);
 	claimer_kick(c);
 }
@@ -836,11 +792,12 @@ claimer_goodbye(struct claimer *c, void (*done)(void *arg), void *arg)
 bool
 claimer_sleeps(const struct claimer *c)
 {
-	return c->asleep;
+	return sleeper_is_asleep(c->sleeper);
 }
 
 const struct claimer_stats *
-claimer_stats(const struct claimer *c)
+claimer_stats(struct claimer *c)
 {
+	c->stats.sleeps = sleeper_count(c->sleeper);
 	return &c->stats;
 }

@@ -73,6 +73,6 @@ void claimer_stop(struct claimer *c);
 /* The last heartbeat; done from the loop, also when it cannot be sent. */
 void claimer_goodbye(struct claimer *c, void (*done)(void *arg), void *arg);
 bool claimer_sleeps(const struct claimer *c);
-const struct claimer_stats *claimer_stats(const struct claimer *c);
+const struct claimer_stats *claimer_stats(struct claimer *c);
 
 #endif

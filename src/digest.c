@@ -112,10 +112,7 @@ check_kind(const struct bundle *b, const char *path, const struct stat *st,
 static void
 add_entry(struct bundle *b, const char *path, const struct stat *st)
 {
-	/* Grown by doubling: at each power of two. */
-	if ((b->count & (b->count - 1)) == 0)
-		b->entries = xreallocarray(b->entries,
-		    b->count > 0 ? b->count * 2 : 1, sizeof(b->entries[0]));
+	b->entries = xgrow(b->entries, b->count, sizeof(b->entries[0]));
 	b->entries[b->count++] = (struct entry){
 	    .path = xstrdup(path),
 	    .st = *st,

@@ -187,10 +187,12 @@ on_done(void *arg, const struct run_end *end)
 	if (!(exit_zero && a.ending == ENDING_EXIT &&
 		(reply.kind == REPLY_NONE || reply.kind == REPLY_ACK)))
 		d->error = error_text(end, &reply);
-	if (a.ending == ENDING_NO_EXEC)
-		lane_withdraw(l, d->error, loop_now_ms());
-	else if (a.ending != ENDING_NO_RESOURCE)
+	if (a.ending == ENDING_NO_EXEC) {
+		lane_not_executed(l, d->error, loop_now_ms());
+	} else if (a.ending != ENDING_NO_RESOURCE) {
 		l->back_off_ms = 0;
+		lane_executed(l);
+	}
 	LIST_REMOVE(s, entry);
 	free(s);
 	finish(h, l, d, &a);

@@ -130,6 +130,33 @@ check_identity(const struct lane *l, struct err *e)
 }
 
 static void
+is_available(struct lane *l)
+{
+	if (l->mount_error != NULL)
+		log_event(LOG_INFO, "target_available",
+		    "a target can be executed again",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("plugin", l->plugin),
+		    LOG_STR("version", l->plugin_version));
+	free(l->mount_error);
+	l->mount_error = NULL;
+}
+
+/* A limit on processes is one of a cgroup, and those are not made yet. */
+static void
+say_unlimited(const struct lane *l)
+{
+	static bool said;
+
+	if (said || l->manifest->limits.processes == MANIFEST_UNSET)
+		return;
+	said = true;
+	log_event(LOG_WARN, "isolation_degraded",
+	    "limits.processes is not enforced without a cgroup",
+	    LOG_STR("plugin", l->plugin));
+}
+
+static void
 mount(struct lane *l, const struct config *c, int64_t now_ms)
 {
 	struct err e;
@@ -142,15 +169,27 @@ mount(struct lane *l, const struct config *c, int64_t now_ms)
 		return;
 	}
 	build_argv(l);
+	say_unlimited(l);
 	l->mounted = true;
-	if (l->mount_error != NULL)
-		log_event(LOG_INFO, "target_available",
-		    "a target can be executed again",
-		    LOG_STR("subscriber", l->subscriber->id),
-		    LOG_STR("plugin", l->plugin),
-		    LOG_STR("version", l->plugin_version));
-	free(l->mount_error);
-	l->mount_error = NULL;
+	if (!l->doubtful)
+		is_available(l);
+}
+
+void
+lane_not_executed(struct lane *l, const char *why, int64_t now_ms)
+{
+	l->doubtful = true;
+	lane_withdraw(l, why, now_ms);
+}
+
+void
+lane_executed(struct lane *l)
+{
+	if (!l->doubtful)
+		return;
+	l->doubtful = false;
+	if (l->mounted)
+		is_available(l);
 }
 
 int

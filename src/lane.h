@@ -7,8 +7,11 @@
  * subscriber and is shared by its lanes (an upgrade has two for a while).
  *
  * A lane that cannot be executed here is withdrawn: not offered, tried
- * again after LANE_RETRY_MS.  A held one is offered but not claimed.  A
- * target that is gone closes its topic and ends once that is drained.
+ * again after LANE_RETRY_MS.  If its artifact is whole and only execve(2)
+ * failed, it stays doubtful: one delivery at a time is claimed to try it,
+ * but heartbeats do not offer it until one was executed.  A held lane is
+ * offered but not claimed.  A target that is gone closes its topic and ends
+ * once that is drained.
  */
 #ifndef LANE_H
 #define LANE_H
@@ -56,6 +59,7 @@ struct lane {
 	struct store_stamp stamp;
 	int64_t mount_at_ms; /* not mounted: when to try again */
 	char *mount_error; /* last said; NULL: none */
+	bool doubtful; /* the last execve failed: tried, not offered */
 
 	struct tuning tuning;
 	struct policy_retry retry;
@@ -123,6 +127,9 @@ void lanes_rotate(struct lanes *ls, struct lane *l);
 /* Checks the artifact again, before each start.  -1: now withdrawn. */
 int lane_verify(struct lane *l, const struct config *c, int64_t now_ms);
 void lane_withdraw(struct lane *l, const char *why, int64_t now_ms);
+/* A handler could not be, or was, executed. */
+void lane_not_executed(struct lane *l, const char *why, int64_t now_ms);
+void lane_executed(struct lane *l);
 void lane_hold(struct lane *l, int64_t until_ms);
 /* No resources: 100 ms, doubling to 10 s, until one starts again. */
 void lane_back_off(struct lane *l, int64_t now_ms);

@@ -60,6 +60,8 @@ lane_limit(const struct lane *l, int share)
 
 	if (l->limit_cap > 0 && n > l->limit_cap)
 		n = l->limit_cap;
+	if (l->doubtful)
+		n = 1;
 	return n < share ? n : share;
 }
 

@@ -2,6 +2,8 @@
 
 #include <stddef.h>
 
+#define CONFIG_HOLD_MS 2000 /* until the subscriber is known to be paused */
+
 enum {
 	EXIT_BAD_DATA = 65,
 	EXIT_TARGET_DOWN = 69,
@@ -145,7 +147,8 @@ exited(const struct policy_retry *r, const struct policy_attempt *a)
 	case EXIT_NO_PERMISSION:
 		return paused(OUTCOME_REJECTED, "handler_rejected");
 	case EXIT_BAD_CONFIG:
-		v = released(OUTCOME_REJECTED, LANE_NOTHING);
+		v = released(OUTCOME_REJECTED, LANE_HOLD);
+		v.hold_ms = CONFIG_HOLD_MS;
 		v.reason = "handler_config";
 		return v;
 	case EXIT_TRY_LATER:

@@ -52,7 +52,7 @@ enum ending {
 /* What the ending means for the lane, beside the delivery itself. */
 enum lane_effect {
 	LANE_NOTHING,
-	LANE_HOLD, /* its target is down: one retry delay */
+	LANE_HOLD, /* the next one would fare no better: wait hold_ms */
 	LANE_WITHDRAW, /* cannot be executed here: not offered for a while */
 	LANE_BACK_OFF, /* no resources here */
 };

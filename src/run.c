@@ -554,9 +554,55 @@ find_run(struct runner *rr, pid_t pid)
 	return NULL;
 }
 
+static bool
+belongs_to_active(struct runner *rr, pid_t pid)
+{
+	pid_t session;
+	struct run *r;
+
+	LIST_FOREACH (r, &rr->runs, entry)
+		if (r->pid == pid)
+			return !r->exited;
+	session = getsid(pid);
+	LIST_FOREACH (r, &rr->runs, entry)
+		if (!r->exited &&
+		    (r->pid == session || stray_has_dir(pid, r->dir)))
+			return true;
+	return false;
+}
+
+/* With its group, which it has fled into: nobody of ours can be in that. */
+static void
+kill_stray(pid_t pid)
+{
+	pid_t group = getpgid(pid);
+
+	if (group > 1 && group != getpgrp())
+		kill(-group, SIGKILL);
+	kill(pid, SIGKILL);
+}
+
+static void
+hunt_strays(struct runner *rr)
+{
+	pid_t pids[STRAY_MAX];
+	size_t n = stray_children(pids, STRAY_MAX);
+
+	for (size_t i = 0; i < n; i++) {
+		if (belongs_to_active(rr, pids[i]) || !stray_lives(pids[i]))
+			continue;
+		kill_stray(pids[i]);
+		rr->strays++;
+		log_event(LOG_WARN, "stray_killed",
+		    "a process outlived the handler that started it",
+		    LOG_INT("pid", pids[i]));
+	}
+}
+
 /*
  * The dead leader still holds its pid, so its group can be killed without
  * meeting a stranger; whoever is still there once it is reaped was left.
+ * What may be tried again must not meet those who fled from the group.
  */
 static void
 reap_run(struct run *r)
@@ -566,6 +612,7 @@ reap_run(struct run *r)
 		panic("pid %d is not ours to reap", (int)r->pid);
 	r->end.leftovers = kill(-r->pid, 0) == 0;
 	r->exited = true;
+	hunt_strays(r->runner);
 	run_step(r);
 }
 
@@ -586,36 +633,6 @@ reap_all(struct runner *rr)
 			reap_run(r);
 		else
 			waitpid(si.si_pid, NULL, WNOHANG);
-	}
-}
-
-static bool
-belongs_to_active(struct runner *rr, pid_t pid)
-{
-	pid_t session = getsid(pid);
-	struct run *r;
-
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (r->pid == pid || r->pid == session ||
-		    stray_has_dir(pid, r->dir))
-			return true;
-	return false;
-}
-
-static void
-hunt_strays(struct runner *rr)
-{
-	pid_t pids[STRAY_MAX];
-	size_t n = stray_children(pids, STRAY_MAX);
-
-	for (size_t i = 0; i < n; i++) {
-		if (belongs_to_active(rr, pids[i]))
-			continue;
-		kill(pids[i], SIGKILL);
-		rr->strays++;
-		log_event(LOG_WARN, "stray_killed",
-		    "a process outlived the handler that started it",
-		    LOG_INT("pid", pids[i]));
 	}
 }
 

@@ -1,5 +1,6 @@
 #include "stats.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "bus.h"
@@ -18,8 +19,8 @@ stats_init(struct stats *s)
 	*s = (struct stats){.started_ms = loop_now_ms()};
 }
 
-void
-stats_count(struct stats *s, const struct delivery *d, const char *answer)
+static void
+count(struct stats *s, const struct delivery *d, const char *answer)
 {
 	s->ended++;
 	s->outcomes[d->verdict.outcome]++;
@@ -33,6 +34,60 @@ stats_count(struct stats *s, const struct delivery *d, const char *answer)
 	} else {
 		s->claim_lost++;
 	}
+}
+
+/* The one line of an attempt. */
+static void
+log_settled(const struct delivery *x, const struct lane *l, const char *answer)
+{
+	const struct policy_verdict *v = &x->verdict;
+	bool lost = strcmp(answer, SETTLED_DONE) != 0 &&
+	    strcmp(answer, SETTLED_ALREADY) != 0;
+	bool later = v->verdict == VERDICT_RETRY;
+
+	log_event(lost ? LOG_WARN : LOG_INFO, "settled",
+	    lost ? "an attempt's verdict counts no more" : NULL,
+	    LOG_STR("event_id", x->id.event),
+	    LOG_STR("subscriber", l->subscriber->id),
+	    LOG_STR("claim", x->id.claim), LOG_INT("attempt", x->attempt),
+	    LOG_STR("verdict", verdict_name(v->verdict)),
+	    LOG_STR("outcome", outcome_name(v->outcome)),
+	    LOG_STR("reason", v->reason), LOG_STR("answer", answer),
+	    LOG_INT("run_ms", delivery_run_ms(x)),
+	    later ? LOG_INT("next_ms", v->delay_ms) : LOG_STR("", NULL),
+	    x->exit_code > 0 ? LOG_INT("exit", x->exit_code)
+			     : LOG_STR("", NULL),
+	    x->signal > 0 ? LOG_INT("signal", x->signal) : LOG_STR("", NULL),
+	    LOG_STR("error", x->error));
+}
+
+static void
+count_for_lane(struct lane *l, const struct delivery *x)
+{
+	snprintf(l->last_outcome, sizeof(l->last_outcome), "%s",
+	    outcome_name(x->verdict.outcome));
+	switch (x->verdict.verdict) {
+	case VERDICT_ACK:
+		l->delivered++;
+		l->last_delivered_ms = loop_now_ms();
+		break;
+	case VERDICT_RETRY:
+		l->failed++;
+		break;
+	case VERDICT_PAUSE:
+		l->paused++;
+		break;
+	default:
+		break;
+	}
+}
+
+void
+stats_attempt(struct stats *s, const struct delivery *d, const char *answer)
+{
+	log_settled(d, d->lane, answer);
+	count(s, d, answer);
+	count_for_lane(d->lane, d);
 }
 
 void

@@ -32,14 +32,17 @@ struct stats_view {
 	const struct delivery_book *book;
 	const struct bus *bus;
 	const struct lanes *lanes;
-	const struct claimer *claimer;
+	struct claimer *claimer;
 	const struct runner *runner;
 	const struct pgconn *claim, *settle, *listen;
 	int64_t last_settle_ms;
 };
 
 void stats_init(struct stats *s);
-void stats_count(struct stats *s, const struct delivery *d, const char *answer);
+/* Counts an attempt that has ended, for all and for its lane, and logs the
+ * one line that it has. */
+void stats_attempt(struct stats *s, const struct delivery *d,
+    const char *answer);
 /* One line of counters, if anything has ended since the last one. */
 void stats_line(struct stats *s);
 void stats_dump(const struct stats_view *v);

@@ -40,8 +40,29 @@ parent_of(pid_t pid)
 	return state == 'Z' ? -1 : parent;
 }
 
-size_t
-stray_children(pid_t *pids, size_t max)
+/* What the kernel lists as our children; false if it does not. */
+static bool
+read_children(pid_t *pids, size_t max, size_t *n)
+{
+	static char buf[16384];
+	pid_t self = getpid();
+	char what[40], *at = buf, *end;
+	long pid;
+
+	/* there is one thread, and its id is the process's */
+	snprintf(what, sizeof(what), "task/%d/children", (int)self);
+	if (read_proc(self, what, buf, sizeof(buf)) < 0)
+		return false;
+	while (*n < max && (pid = strtol(at, &end, 10)) > 0) {
+		at = end;
+		pids[(*n)++] = (pid_t)pid;
+	}
+	return true;
+}
+
+/* Slow where there are many processes; for kernels that list no children. */
+static size_t
+search_children(pid_t *pids, size_t max)
 {
 	DIR *proc = opendir("/proc");
 	pid_t self = getpid();
@@ -58,6 +79,20 @@ stray_children(pid_t *pids, size_t max)
 	}
 	closedir(proc);
 	return n;
+}
+
+size_t
+stray_children(pid_t *pids, size_t max)
+{
+	size_t n = 0;
+
+	return read_children(pids, max, &n) ? n : search_children(pids, max);
+}
+
+bool
+stray_lives(pid_t pid)
+{
+	return parent_of(pid) == getpid();
 }
 
 bool

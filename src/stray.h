@@ -11,8 +11,10 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Our children, at most max of them; the number found. */
+/* Our children, at most max, dead ones perhaps among them; how many. */
 size_t stray_children(pid_t *pids, size_t max);
+/* True unless it waits to be reaped. */
+bool stray_lives(pid_t pid);
 /* True if the process was given this private directory as TMPDIR. */
 bool stray_has_dir(pid_t pid, const char *dir);
 

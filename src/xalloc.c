@@ -37,6 +37,14 @@ xreallocarray(void *old, size_t count, size_t size)
 }
 
 void *
+xgrow(void *old, size_t count, size_t size)
+{
+	if ((count & (count - 1)) != 0) /* full only at powers of two, and 0 */
+		return old;
+	return xreallocarray(old, count > 0 ? count * 2 : 1, size);
+}
+
+void *
 xmemdup(const void *from, size_t size)
 {
 	void *p = xmalloc(size);

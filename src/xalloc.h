@@ -14,6 +14,9 @@ void *xmalloc(size_t size);
 void *xcalloc(size_t count, size_t size);
 /* Room for count members of size each; an overflow aborts too. */
 void *xreallocarray(void *old, size_t count, size_t size);
+/* An array of count members, made by this alone, with room for one more; it
+ * grows by doubling. */
+void *xgrow(void *old, size_t count, size_t size);
 void *xmemdup(const void *from, size_t size);
 char *xstrdup(const char *s);
 /* Copies exactly len bytes and terminates them. */

@@ -42,19 +42,19 @@ BEGIN
     IF NOT FOUND THEN
         RETURN 0;
     END IF;
-    SELECT array_agg(d.fact_id) INTO v_ids FROM (
-        (SELECT f.fact_id FROM outbox.fresh f
-          WHERE f.target_id = p_target
-            AND NOT EXISTS (SELECT FROM outbox.claim c
-                             WHERE c.target_id = p_target AND f.fact_id = ANY (c.fact_ids))
-          ORDER BY f.fact_id LIMIT p_limit)
-        UNION ALL
-        (SELECT e.fact_id FROM outbox.exception e
-          WHERE e.target_id = p_target AND e.due_at IS NOT NULL
-          ORDER BY e.due_at LIMIT p_limit FOR UPDATE SKIP LOCKED)) d;
+    v_ids := ARRAY(
+        SELECT f.fact_id FROM outbox.fresh f
+         WHERE f.target_id = p_target
+           AND NOT EXISTS (SELECT FROM outbox.claim c
+                            WHERE c.target_id = p_target AND f.fact_id = ANY (c.fact_ids))
+         ORDER BY f.fact_id LIMIT p_limit);
+    v_ids := v_ids || ARRAY( -- apart: a UNION takes no row locks
+        SELECT e.fact_id FROM outbox.exception e
+         WHERE e.target_id = p_target AND e.due_at IS NOT NULL
+         ORDER BY e.due_at LIMIT p_limit FOR UPDATE SKIP LOCKED);
     PERFORM outbox._set_aside(p_target, v_ids,
-        array_fill(p_reason, ARRAY[coalesce(cardinality(v_ids), 0)]));
-    RETURN coalesce(cardinality(v_ids), 0);
+        array_fill(p_reason, ARRAY[cardinality(v_ids)]));
+    RETURN cardinality(v_ids);
 END
 $$;
 

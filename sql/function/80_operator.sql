@@ -316,10 +316,17 @@ BEGIN
     END LOOP;
     PERFORM FROM outbox.exception e WHERE e.claimed_by = release_claims.worker
       ORDER BY e.target_id, e.fact_id FOR UPDATE;
+    -- what expired before has been told and counted already
+    INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, verdict,
+        claim_id, worker, ended_at, error)
+    SELECT e.fact_id, e.target_id, e.generation, e.attempt_count, 'interrupted', NULL,
+           e.claim_id, e.claimed_by, clock_timestamp(), 'released by operator'
+      FROM outbox.exception e
+     WHERE e.claimed_by = release_claims.worker AND NOT e.expired;
     UPDATE outbox.exception e
-       SET status = 'pending', attempt_count = e.attempt_count - 1, expired = false,
-           due_at = e.available_at, claim_id = NULL, claimed_by = NULL, claimed_at = NULL,
-           claim_expires_at = NULL
+       SET status = 'pending', attempt_count = e.attempt_count - (NOT e.expired)::int,
+           expired = false, due_at = e.available_at, claim_id = NULL, claimed_by = NULL,
+           claimed_at = NULL, claim_expires_at = NULL
      WHERE e.claimed_by = release_claims.worker;
     GET DIAGNOSTICS v_n = ROW_COUNT;
     PERFORM outbox._audit('release_claims', release_claims.worker::text,

@@ -331,7 +331,8 @@ db_begin(struct db *db)
 	    "SET LOCAL TimeZone = 'UTC';"
 	    "SET LOCAL DateStyle = 'ISO, YMD';"
 	    "SET LOCAL IntervalStyle = 'postgres';"
-	    "SET LOCAL bytea_output = 'hex';"
+	    "SET LOCAL jit = off;"
+	    "SET LOCAL max_parallel_workers_per_gather = 0;"
 	    "SET LOCAL search_path = pg_catalog, pg_temp",
 	    db->statement_timeout_ms);
 	return db_script(db, sql);

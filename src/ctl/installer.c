@@ -20,13 +20,6 @@ rest_ms(long ms)
 	nanosleep(&t, NULL);
 }
 
-static bool
-refuse(struct ctl *c, int code, const char *remedy, const char *words)
-{
-	c->exit = ctl_fail(c, code, remedy, "%s", words);
-	return false;
-}
-
 /* ---- may it be done at all? ---- */
 
 static const char state_sql[] =
@@ -53,33 +46,26 @@ static const char state_sql[] =
 static bool
 check_server(struct ctl *c, const PGresult *now)
 {
-	char *words, *remedy;
-	bool ok = false;
-
-	if (db_server_version(c->db) < SERVER_MIN) {
-		words = xasprintf("the server is PostgreSQL %s; 13 is needed",
+	if (db_server_version(c->db) < SERVER_MIN)
+		c->exit = ctl_fail(c, EX_CONFIG, NULL,
+		    "the server is PostgreSQL %s; 13 is needed",
 		    db_text(now, 0, "server"));
-		refuse(c, EX_CONFIG, NULL, words);
-		free(words);
-	} else if (strcmp(db_text(now, 0, "encoding"), "UTF8") != 0) {
-		words = xasprintf("database %s has encoding %s; UTF8 is needed",
+	else if (strcmp(db_text(now, 0, "encoding"), "UTF8") != 0)
+		c->exit = ctl_fail(c, EX_CONFIG,
+		    "createdb -E UTF8 -T template0 NAME, for an encoding "
+		    "cannot be changed",
+		    "database %s has encoding %s; UTF8 is needed",
 		    db_text(now, 0, "database"), db_text(now, 0, "encoding"));
-		remedy = xasprintf("createdb -E UTF8 -T template0 NAME, "
-				   "for an encoding cannot be changed");
-		refuse(c, EX_CONFIG, remedy, words);
-		free(words);
-		free(remedy);
-	} else if (db_true(now, 0, "standby")) {
-		refuse(c, EX_UNAVAILABLE, NULL,
+	else if (db_true(now, 0, "standby"))
+		c->exit = ctl_fail(c, EX_UNAVAILABLE, NULL,
 		    "the server is a standby; connect to the primary");
-	} else if (db_true(now, 0, "schema") && !db_true(now, 0, "ours")) {
-		refuse(c, EX_CONFIG,
+	else if (db_true(now, 0, "schema") && !db_true(now, 0, "ours"))
+		c->exit = ctl_fail(c, EX_CONFIG,
 		    "rename or drop it, or take another database",
 		    "there is a schema outbox which outbox_owner does not own");
-	} else {
-		ok = true;
-	}
-	return ok;
+	else
+		return true;
+	return false;
 }
 
 static bool
@@ -112,7 +98,7 @@ check_rights(struct ctl *c, const PGresult *now)
 	}
 	if (words == NULL)
 		return true;
-	refuse(c, EX_NOPERM, remedy, words);
+	c->exit = ctl_fail(c, EX_NOPERM, remedy, "%s", words);
 	free(remedy);
 	return false;
 }
@@ -137,30 +123,27 @@ check_applied(struct ctl *c, const struct script *s, const PGresult *applied,
 {
 	const struct step *step;
 	const char *file;
-	char *words;
 	int i;
 
 	for (i = 0; i < PQntuples(applied); i++) {
 		file = db_text(applied, i, "file");
 		step = find_file(s, file);
-		if (step != NULL &&
-		    strcmp(step->sha256, db_text(applied, i, "sha256")) == 0) {
-			state->version = atoi(file);
-			continue;
+		if (step == NULL) {
+			c->exit = ctl_fail(c, EX_CONFIG,
+			    "use the outboxctl of the version that applied it",
+			    "the schema is newer than this outboxctl, or not "
+			    "ours: %s was applied, version %d is known",
+			    file, s->version);
+			return false;
 		}
-		words = step == NULL
-		    ? xasprintf("the schema is newer than this outboxctl, or "
-				"not ours: %s was applied, version %d is known",
-			  file, s->version)
-		    : xasprintf("%s was applied with another content", file);
-		refuse(c, EX_CONFIG,
-		    step == NULL
-			? "use the outboxctl of the version that upgraded it"
-			: "an applied file is never edited: use the outboxctl "
-			  "that it came with",
-		    words);
-		free(words);
-		return false;
+		if (strcmp(step->sha256, db_text(applied, i, "sha256")) != 0) {
+			c->exit = ctl_fail(c, EX_CONFIG,
+			    "an applied file is never edited: use the "
+			    "outboxctl that it came with",
+			    "%s was applied with another content", file);
+			return false;
+		}
+		state->version = atoi(file);
 	}
 	return true;
 }
@@ -255,10 +238,12 @@ installer_lock(struct ctl *c)
 		if (waited == 0)
 			ctl_note(c,
 			    "another schema install is at work here; waiting");
-		if (waited >= LOCK_WAIT_MS)
-			return refuse(c, EX_TEMPFAIL,
+		if (waited >= LOCK_WAIT_MS) {
+			c->exit = ctl_fail(c, EX_TEMPFAIL,
 			    "try again when it has ended",
 			    "another schema install is at work here");
+			return false;
+		}
 		rest_ms(STEP_REST_MS / 2);
 	}
 }

@@ -1,6 +1,5 @@
-#include <locale.h>
+#include <poll.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,10 +10,6 @@
 #include "ctl.h"
 #include "help.h"
 #include "out.h"
-
-#ifndef OUTBOXD_VERSION
-#define OUTBOXD_VERSION "0.1"
-#endif
 
 /* The words of the command line with the options for all commands taken out. */
 struct words {
@@ -44,12 +39,14 @@ take_global(struct ctl *c, struct words *w, int left, char *argv[])
 		w->version = true;
 		return 1;
 	}
+	if (strncmp(word, "--conninfo=", 11) == 0) {
+		c->conninfo = word + 11;
+		return 1;
+	}
 	if (strcmp(word, "-c") == 0)
 		value = &c->config_path;
 	else if (strcmp(word, "--conninfo") == 0)
 		value = &c->conninfo;
-	else if (strncmp(word, "--conninfo=", 11) == 0)
-		return c->conninfo = word + 11, 1;
 	else
 		return 0;
 	if (left < 2)
@@ -91,47 +88,23 @@ split_words(struct ctl *c, struct words *w, int argc, char *argv[])
 /* ---- which command ---- */
 
 static int
-refuse_command(struct ctl *c, const struct words *w)
+unknown(struct ctl *c, const char *what, const char *typed, const char *near)
 {
-	const char *group = w->word[0], *verb = w->word[1], *near;
-
-	if (group[0] == '-') {
-		near = args_distance(group, "--conninfo") >= 0 ? "--conninfo"
-		    : args_distance(group, "--version") >= 0   ? "--version"
-		    : args_distance(group, "--json") >= 0      ? "--json"
-							       : NULL;
-		return ctl_fail_usage(c, "unknown option %s%s%s", group,
-		    near != NULL ? "; did you mean " : "",
-		    near != NULL ? near : "");
-	}
-	if (!command_group_exists(group)) {
-		near = command_nearest(NULL, group);
-		return ctl_fail_usage(c, "unknown command %s%s%s%s", group,
-		    near != NULL ? "; did you mean " : "",
-		    near != NULL ? near : "",
-		    near != NULL ? "?" : "; outboxctl --help lists them");
-	}
-	if (verb == NULL) {
-		if (!c->json)
-			help_overview(stderr, group);
-		return ctl_fail_usage(c, "%s: which of them?", group);
-	}
-	near = command_nearest(group, verb);
-	return ctl_fail_usage(c, "unknown command %s %s%s%s%s", group, verb,
-	    near != NULL ? "; did you mean " : "", near != NULL ? near : "",
-	    near != NULL ? "?" : "");
+	if (near == NULL)
+		return ctl_fail_usage(c, "unknown %s %s", what, typed);
+	return ctl_fail_usage(c, "unknown %s %s; did you mean %s?", what, typed,
+	    near);
 }
 
 static const char *
-nearest_option(const struct command *cmd, const char *typed)
+nearest_option(const struct option_spec *o, const char *typed)
 {
-	const struct option_spec *o;
 	const char *best = NULL;
 	char name[64];
 	int cost, best_cost = 0;
 
 	snprintf(name, sizeof(name), "%.*s", (int)strcspn(typed, "="), typed);
-	for (o = cmd->options; o != NULL && o->name != NULL; o++) {
+	for (; o != NULL && o->name != NULL; o++) {
 		cost = args_distance(name, o->name);
 		if (cost >= 0 && (best == NULL || cost < best_cost)) {
 			best = o->name;
@@ -142,18 +115,39 @@ nearest_option(const struct command *cmd, const char *typed)
 }
 
 static int
+refuse_command(struct ctl *c, const struct words *w)
+{
+	static const struct option_spec globals[] = {
+	    {.name = "--conninfo"},
+	    {.name = "--json"},
+	    {.name = "--help"},
+	    {.name = "--version"},
+	    {.name = NULL},
+	};
+	const char *group = w->word[0], *verb = w->word[1];
+
+	if (group[0] == '-')
+		return unknown(c, "option", group,
+		    nearest_option(globals, group));
+	if (!command_group_exists(group))
+		return unknown(c, "command", group,
+		    command_nearest(NULL, group));
+	if (verb != NULL)
+		return unknown(c, group, verb, command_nearest(group, verb));
+	if (!c->json)
+		help_overview(stderr, group);
+	return ctl_fail_usage(c, "%s: which of them?", group);
+}
+
+static int
 refuse_args(struct ctl *c, enum args_fault fault, const char *where)
 {
-	const char *near;
-
 	if (!c->json)
 		help_usage(stderr, c->command);
 	switch (fault) {
 	case ARGS_UNKNOWN_OPTION:
-		near = nearest_option(c->command, where);
-		return ctl_fail_usage(c, "unknown option %s%s%s%s", where,
-		    near != NULL ? "; did you mean " : "",
-		    near != NULL ? near : "", near != NULL ? "?" : "");
+		return unknown(c, "option", where,
+		    nearest_option(c->command->options, where));
 	case ARGS_VALUE_MISSING:
 		return ctl_fail_usage(c, "%s needs a value", where);
 	case ARGS_VALUE_NOT_TAKEN:
@@ -205,12 +199,23 @@ run_command(struct ctl *c, const struct words *w)
 	return code;
 }
 
-/* A full disk or a closed pipe must not look like a complete answer. */
+/* Has the reader of a pipe gone?  Then nobody needs to be told. */
+static bool
+nobody_reads(void)
+{
+	struct pollfd p = {.fd = STDOUT_FILENO, .events = POLLOUT};
+
+	return poll(&p, 1, 0) == 1 && p.revents & POLLERR;
+}
+
+/* A full disk must not look like a complete answer. */
 static int
 flush_answer(struct ctl *c, int code)
 {
 	if (fflush(stdout) == 0 && !ferror(stdout))
 		return code;
+	if (nobody_reads())
+		return code != EX_OK ? code : EX_TEMPFAIL;
 	return ctl_fail(c, EX_TEMPFAIL, NULL,
 	    "the answer could not be written out%s",
 	    code == EX_OK ? ", but the command itself was done" : "");

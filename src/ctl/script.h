@@ -10,7 +10,9 @@
  *
  * A step is one transaction, save a numbered file whose first line is
  * "-- no-transaction": its statements, each ended by a semicolon at the end
- * of a line, run one by one, and have to be safe to run again.
+ * of a line, run one by one, and have to be safe to run again.  They have the
+ * installer's lock_timeout, too; what may wait, for it blocks nobody (an index
+ * made CONCURRENTLY), sets it to 0 first.
  */
 #ifndef CTL_SCRIPT_H
 #define CTL_SCRIPT_H

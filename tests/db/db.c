@@ -102,7 +102,8 @@ db_open_with(const char *role, const char *options)
 	    db_publishers_have_snapshots())
 		level = getenv("DB_ISOLATION");
 	/* options are split at spaces, unless escaped */
-	snprintf(opts, sizeof(opts), "-c default_transaction_isolation=%s",
+	snprintf(opts, sizeof(opts),
+	    "-c statement_timeout=60000 -c default_transaction_isolation=%s",
 	    strcmp(level, "read committed") == 0	? "read\\ committed"
 		: strcmp(level, "repeatable read") == 0 ? "repeatable\\ read"
 							: level);

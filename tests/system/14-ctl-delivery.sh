@@ -37,8 +37,11 @@ settle() {
 	    ARRAY['$7'])); COMMIT"
 }
 
-# reason EVENT: the codes that explain gives.
+# reason EVENT: the codes that explain gives.  LANES: what a living daemon
+# offers, told anew each time, for it counts as dead after 15 s.
+LANES=none
 reason() {
+	[ "$LANES" = none ] || heartbeat "$LANES"
 	ctl --json delivery explain "$1" $S >"$T/explain" || return
 	json "$(cat "$T/explain")" reasons | grep -o '"code": *"[a-z_]*"' |
 	    sed 's/.*: *"\(.*\)"/\1/' | paste -sd' '
@@ -47,10 +50,10 @@ reason() {
 # ---- explain ----
 e=$(publish)
 is "no daemon ever: explained" "$(reason "$e")" no_daemon
-heartbeat ""
+LANES=
 is "a daemon without the artifact: explained" "$(reason "$e")" \
     no_daemon_has_artifact
-heartbeat "$target"
+LANES=$target
 is "nothing in the way: due" "$(reason "$e")" due
 set -- $(claim 60000)
 is "claimed: explained" "$(reason "$e")" claimed

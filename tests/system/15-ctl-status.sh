@@ -26,18 +26,23 @@ is "with the daemon" "$(json "$OUT" daemons,0,host)" host1
 ctl contract add shop.ordered@v1 >/dev/null
 plugin_make "$T/p" acme.mail 1 send shop.ordered@v1 </dev/null
 ctl plugin install "$T/p" --store "$STORE" >/dev/null
+heartbeat ""
 exits "an inactive plugin is no problem" 0 ctl status
 ctl plugin activate acme.mail@1 --grant-all >/dev/null
+heartbeat ""
 exits "an active one that no daemon has is 1" 1 ctl --json status
 is "degraded" "$(json "$OUT" status)" degraded
 is "because of that" "$(codes)" no_daemon_has_artifact
-heartbeat "$(sql "SELECT target_id FROM outbox.targets")"
+target=$(sql "SELECT target_id FROM outbox.targets")
+heartbeat "$target"
 exits "and 0 when one has it" 0 ctl --json status
 event=$(echo '{}' | ctl publish shop.ordered@v1)
+heartbeat "$target"
 exits "a pending delivery is no problem" 0 ctl --json status
 is "and counted" "$(json "$OUT" lanes,0,pending)" 1
 ctl delivery pause "$event" acme.mail.send >/dev/null
 ctl subscriber pause acme.mail.send --reason x >/dev/null
+heartbeat "$target"
 exits "a pause is 1" 1 ctl --json status
 is "of both kinds" "$(codes)" "deliveries_paused subscriber_paused"
 exits "people are told, too" 1 ctl status

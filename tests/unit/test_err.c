@@ -65,6 +65,22 @@ START_TEST(empty_allocations_are_not_null)
 }
 END_TEST
 
+START_TEST(a_growing_array_keeps_its_members)
+{
+	int *array = NULL;
+	size_t i;
+
+	for (i = 0; i < 1000; i++) {
+		array = xgrow(array, i, sizeof(array[0]));
+		array[i] = (int)i;
+	}
+	for (i = 0; i < 1000; i++)
+		ck_assert_int_eq(array[i], (int)i);
+	free(array);
+}
+END_TEST
+
 UNIT_TESTS(err, words_are_cut_to_the_buffer_and_terminated,
     a_system_error_is_named_and_errno_kept, a_prefix_stands_in_front,
-    nobody_needs_to_want_the_words, empty_allocations_are_not_null)
+    nobody_needs_to_want_the_words, empty_allocations_are_not_null,
+    a_growing_array_keeps_its_members)

@@ -46,8 +46,7 @@ START_TEST(the_sqlstate_of_a_refusal_is_read_in_any_language)
 	    sqlstate("connection to server on socket \"/x/.s.PGSQL.5432\" "
 		     "failed: FATAL:  28P01: password authentication failed"),
 	    "28P01");
-	ck_assert_str_eq(
-	    sqlstate("ФАТАЛЬНО:  3D000: базы \"x\" нет"), "3D000");
+	ck_assert_str_eq(sqlstate("ФАТАЛЬНО:  3D000: базы \"x\" нет"), "3D000");
 	ck_assert_str_eq(sqlstate("FATAL:  no pg_hba.conf entry"), "");
 	ck_assert_str_eq(sqlstate("could not connect: Connection refused"), "");
 	ck_assert_str_eq(sqlstate(""), "");
@@ -197,8 +196,8 @@ START_TEST(array_parameters_are_quoted)
 	pgarray_add(&a, NULL);
 	pgarray_add(&a, "");
 	pgarray_add(&a, "NULL");
-	ck_assert_str_eq(
-	    pgarray_text(&a), "{\"a\\\"b\\\\c,{}\n\",NULL,\"\",\"NULL\"}");
+	ck_assert_str_eq(pgarray_text(&a),
+	    "{\"a\\\"b\\\\c,{}\n\",NULL,\"\",\"NULL\"}");
 	pgarray_clear(&a);
 }
 END_TEST

@@ -53,6 +53,7 @@ START_TEST(each_of_256_exit_statuses_has_the_verdict_of_the_table)
 		case 78:
 			verdict = VERDICT_RELEASE;
 			outcome = OUTCOME_REJECTED;
+			effect = LANE_HOLD;
 			reason = "handler_config";
 			break;
 		}
