@@ -38,7 +38,7 @@ static const char sql_claim[] = SQL_CLAIM;
 static const char sql_claim_beat[] = SQL_CLAIM
     " UNION ALL SELECT h.authority_seq, 'heartbeat', NULL, NULL, NULL, NULL,"
     " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
-    " NULL, NULL FROM outbox.heartbeat($1::uuid, $9::text, $10::bigint,"
+    " NULL, NULL, NULL FROM outbox.heartbeat($1::uuid, $9::text, $10::bigint,"
     " $11::text, $12::bigint[], $7::bigint, $13::bigint, false, $14::json) h";
 
 static const char sql_beat[] =
@@ -48,7 +48,7 @@ static const char sql_beat[] =
 
 static const char sql_targets[] =
     "SELECT target_id, subscriber_id, plugin_id, plugin_version,"
-    " artifact_digest, handler, handler_version"
+    " artifact_digest, handler, handler_version, installation_state, owed"
     " FROM outbox.dispatch_targets()";
 
 struct claimer {
@@ -320,7 +320,7 @@ take_item(struct claimer *c, struct lane *l, struct delivery *d,
 	d->claimed_ms = c->sent_ms;
 	d->lease_ends_ms = c->sent_ms + l->tuning.lease_ms;
 	l->open++;
-	lane_take_slot(c->setup.lanes, l);
+	lane_take_slot(c->setup.lanes, l, loop_now_ms());
 	if (d->suspect)
 		c->setup.lanes->suspects++;
 	delivery_move(c->setup.book, d, DELIVERY_BUFFERED);
@@ -471,6 +471,8 @@ read_targets(struct claimer *c, const PGresult *res)
 		    .digest = PQgetvalue(res, i, 4),
 		    .handler = PQgetvalue(res, i, 5),
 		    .handler_version = PQgetvalue(res, i, 6),
+		    .wanted = strcmp(PQgetvalue(res, i, 7), "active") == 0 ||
+			PQgetvalue(res, i, 8)[0] == 't',
 		};
 
 		lanes_update_row(c->setup.lanes, &t, now);
@@ -554,7 +556,7 @@ should_sleep(const struct claimer *c, int64_t now)
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (l->gone || !l->mounted)
 			continue;
-		if (lane_free_slots(l) > 0)
+		if (lane_room(l, now) > 0)
 			can_start = true;
 		else
 			saturated = true;
@@ -595,8 +597,8 @@ arm_timer(struct claimer *c, int64_t now)
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (!l->mounted || l->gone || lane_free_slots(l) <= 0)
 			continue;
-		if (l->hold_until_ms > now)
-			at = min64(at, l->hold_until_ms);
+		if (lane_held_until(l) > now)
+			at = min64(at, lane_held_until(l));
 		else if (l->poll_at_ms > now)
 			at = min64(at, l->poll_at_ms);
 	}
@@ -654,8 +656,10 @@ claimer_step(void *arg)
 		send_beat(c, now, true);
 		return;
 	}
-	if (lanes_remount(c->setup.lanes, now))
+	if (lanes_remount(c->setup.lanes, now)) {
 		c->beat_sent_ms = 0;
+		c->setup.lanes_changed(c->setup.arg);
+	}
 	if (c->targets_due && now >= c->not_before_ms) {
 		send_targets(c);
 		return;

@@ -51,6 +51,8 @@ struct config_dispatch {
 	int64_t unavailable_grace_ms;
 	struct tuning_margin margin; /* kill_grace, settle_margin */
 	struct tuning tuning; /* every member given */
+	int64_t breaker_failures;
+	int64_t breaker_open_ms;
 };
 
 struct config_memory {

@@ -109,6 +109,37 @@ on_finished(void *arg, struct delivery *x)
 }
 
 static void
+on_renew(void *arg, struct delivery *x)
+{
+	struct daemon *d = arg;
+	const struct lane *l = x->lane;
+
+	settler_renew(d->settler, x, l->tuning.lease_ms);
+}
+
+static void
+on_renewed(void *arg, struct delivery *x, bool done)
+{
+	struct daemon *d = arg;
+
+	host_renewed(d->host, x, done);
+}
+
+static void
+on_room(void *arg)
+{
+	struct daemon *d = arg;
+
+	claimer_kick(d->claimer);
+}
+
+static void
+on_idle(void *arg)
+{
+	check_stopped(arg);
+}
+
+static void
 on_ended(void *arg, struct delivery *x, const char *answer)
 {
 	struct daemon *d = arg;
@@ -118,6 +149,7 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	if (x->charged)
 		bus_release(x);
 	l->open--;
+	lane_give_credit(l);
 	delivery_free(&d->book, x);
 	if (l->gone)
 		lanes_sweep(&d->lanes);
@@ -133,6 +165,7 @@ on_lanes_changed(void *arg)
 	struct daemon *d = arg;
 
 	host_stop_gone(d->host);
+	host_lanes_changed(d->host);
 	host_kick(d->host); /* what is buffered for them is released */
 	log_event(LOG_DEBUG, "targets", "the targets were read",
 	    LOG_INT("lanes", (int64_t)d->lanes.count));
@@ -365,7 +398,8 @@ static void
 check_stopped(struct daemon *d)
 {
 	if ((d->phase == PHASE_FINISH || d->phase == PHASE_END) &&
-	    running(d) == 0 && settler_backlog(d->settler) == 0)
+	    running(d) == 0 && settler_backlog(d->settler) == 0 &&
+	    host_is_idle(d->host))
 		leave(d);
 }
 
@@ -620,6 +654,9 @@ make_parts(struct daemon *d)
 	    .book = &d->book,
 	    .config = c,
 	    .finished = on_finished,
+	    .renew = on_renew,
+	    .room = on_room,
+	    .idle = on_idle,
 	    .arg = d,
 	};
 	struct settler_setup settler = {
@@ -629,6 +666,7 @@ make_parts(struct daemon *d)
 	    .config = c,
 	    .worker = d->worker,
 	    .ended = on_ended,
+	    .renewed = on_renewed,
 	    .arg = d,
 	};
 	struct claimer_setup claimer = {
@@ -703,6 +741,7 @@ drop_deliveries(struct daemon *d)
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
+			lane_give_credit(l);
 			if (x->charged)
 				bus_release(x);
 			delivery_drop(&d->book, x);
@@ -723,10 +762,10 @@ destroy(struct daemon *d)
 		pgconn_free(d->listen);
 	pgconn_free(d->claim);
 	schema_free(d->schema);
+	host_free(d->host);
 	runner_free(d->runner);
 	claimer_free(d->claimer);
 	settler_free(d->settler);
-	host_free(d->host);
 	drop_deliveries(d);
 	lanes_clear(&d->lanes);
 	bus_free(d->bus);

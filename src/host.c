@@ -11,6 +11,7 @@
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
+#include "pool.h"
 #include "reply.h"
 #include "run.h"
 #include "runenv.h"
@@ -40,6 +41,19 @@ static void host_step(void *arg);
 
 /* --- the end of an attempt -------------------------------------------- */
 
+/* What a verdict says about the handler itself. */
+static enum breaker_end
+health(const struct policy_verdict *v)
+{
+	if (v->effect == LANE_BREAK)
+		return BREAKER_DOWN;
+	if (v->verdict == VERDICT_RELEASE || v->outcome == OUTCOME_NOT_STARTED)
+		return BREAKER_NOTHING;
+	return v->verdict == VERDICT_ACK || v->outcome == OUTCOME_REJECTED
+	    ? BREAKER_OK
+	    : BREAKER_FAILURE;
+}
+
 static void
 finish(struct host *h, struct lane *l, struct delivery *d,
     const struct policy_attempt *a)
@@ -49,10 +63,13 @@ finish(struct host *h, struct lane *l, struct delivery *d,
 	d->verdict = policy_decide(&l->retry, a);
 	d->finished_ms = now;
 	lane_give_slot(h->setup.lanes, l);
+	lane_break(h->setup.lanes, l, health(&d->verdict),
+	    outcome_name(d->verdict.outcome), now);
 	if (d->suspect)
 		h->setup.lanes->suspects--;
 	switch (d->verdict.effect) {
 	case LANE_NOTHING:
+	case LANE_BREAK: /* told to the breaker */
 	case LANE_WITHDRAW: /* done where the reason is known */
 		break;
 	case LANE_HOLD:
@@ -290,10 +307,23 @@ start(struct host *h, struct lane *l, struct delivery *d)
 }
 
 static void
+submit(struct host *h, struct lane *l, struct delivery *d)
+{
+	if (l->installation->pool != NULL && l->mounted)
+		pool_submit(l->installation->pool, d);
+	else
+		release(h, l, d, ENDING_NOT_STARTED, "no worker is there");
+}
+
+static void
 start_or_release(struct host *h, struct lane *l, struct delivery *d)
 {
 	if (h->closed || l->gone)
 		release(h, l, d, ENDING_NOT_STARTED, "stopping");
+	else if (l->breaker.state == BREAKER_OPEN)
+		release(h, l, d, ENDING_NOT_STARTED, "its lane is broken off");
+	else if (l->worker)
+		submit(h, l, d);
 	else if (!lease_suffices(h, l, d))
 		release(h, l, d, ENDING_NOT_STARTED,
 		    "too little of the lease was left");
@@ -313,9 +343,10 @@ host_step(void *arg)
 
 	h->kicked = false;
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
-		while (left > 0 && (d = bus_recv(l->topic)) != NULL) {
+		while ((l->worker || left > 0) &&
+		    (d = bus_recv(l->topic)) != NULL) {
 			start_or_release(h, l, d);
-			left--;
+			left -= !l->worker;
 		}
 	}
 	if (left == 0)
@@ -329,6 +360,113 @@ host_kick(struct host *h)
 		return;
 	h->kicked = true;
 	loop_defer(h->setup.loop, host_step, h);
+}
+
+/* --- pools ------------------------------------------------------------ */
+
+static void
+on_pool_ended(void *arg, struct delivery *d, struct policy_attempt *a)
+{
+	finish(arg, d->lane, d, a);
+}
+
+static void
+on_pool_renew(void *arg, struct delivery *d)
+{
+	struct host *h = arg;
+
+	h->setup.renew(h->setup.arg, d);
+}
+
+static void
+on_pool_room(void *arg)
+{
+	struct host *h = arg;
+
+	h->setup.room(h->setup.arg);
+}
+
+static void
+look_at_pools(void *arg)
+{
+	host_lanes_changed(arg);
+}
+
+static void
+on_pool_idle(void *arg)
+{
+	struct host *h = arg;
+
+	loop_defer(h->setup.loop, look_at_pools, h);
+	h->setup.idle(h->setup.arg);
+}
+
+static void
+make_pool(struct host *h, struct installation *i)
+{
+	struct pool_setup s = {
+	    .loop = h->setup.loop,
+	    .runner = h->setup.runner,
+	    .lanes = h->setup.lanes,
+	    .book = h->setup.book,
+	    .config = h->setup.config,
+	    .installation = i,
+	    .ended = on_pool_ended,
+	    .renew = on_pool_renew,
+	    .room = on_pool_room,
+	    .idle = on_pool_idle,
+	    .arg = h,
+	};
+
+	i->pool = pool_create(&s);
+}
+
+static bool
+has_lane(const struct host *h, const struct installation *i, bool mounted)
+{
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &h->setup.lanes->list, entry)
+		if (l->installation == i && !l->gone && l->worker &&
+		    (l->mounted || !mounted))
+			return true;
+	return false;
+}
+
+void
+host_lanes_changed(struct host *h)
+{
+	struct installation *i;
+
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry) {
+		if (i->pool == NULL && !h->closed && has_lane(h, i, true))
+			make_pool(h, i);
+		if (i->pool == NULL)
+			continue;
+		if (!has_lane(h, i, false))
+			pool_close(i->pool);
+		pool_kick(i->pool);
+		if (!has_lane(h, i, false) && pool_is_idle(i->pool)) {
+			pool_free(i->pool);
+			i->pool = NULL;
+		}
+	}
+	lanes_sweep(h->setup.lanes);
+}
+
+void
+host_renewed(struct host *h, struct delivery *d, bool done)
+{
+	const struct lane *l = d->lane;
+
+	if (l->installation->pool != NULL)
+		pool_renewed(l->installation->pool, d, done);
+}
+
+bool
+host_is_idle(const struct host *h)
+{
+	return h->setup.lanes->workers == 0;
 }
 
 /* --- life ------------------------------------------------------------- */
@@ -346,6 +484,7 @@ host_create(const struct host_setup *s)
 void
 host_free(struct host *h)
 {
+	struct installation *i;
 	struct slot *s;
 
 	if (h == NULL)
@@ -355,13 +494,23 @@ host_free(struct host *h)
 		LIST_REMOVE(s, entry);
 		free(s);
 	}
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry) {
+		if (i->pool != NULL)
+			pool_free(i->pool);
+		i->pool = NULL;
+	}
 	free(h);
 }
 
 void
 host_configure(struct host *h, const struct config *c)
 {
+	struct installation *i;
+
 	h->setup.config = c;
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_configure(i->pool, c);
 }
 
 void
@@ -373,26 +522,40 @@ host_return(struct host *h, struct delivery *d)
 void
 host_close(struct host *h)
 {
+	struct installation *i;
+
 	h->closed = true;
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_close(i->pool);
 	host_kick(h);
 }
 
 void
 host_stop(struct host *h, bool at_once)
 {
+	struct installation *i;
 	struct slot *s;
 
 	host_close(h);
 	LIST_FOREACH (s, &h->slots, entry)
 		run_stop(s->run, at_once);
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_stop(i->pool, at_once);
 }
 
 void
 host_stop_gone(struct host *h)
 {
+	struct lane *l;
 	struct slot *s;
 
 	LIST_FOREACH (s, &h->slots, entry)
 		if (s->lane->gone)
 			run_stop(s->run, false);
+	TAILQ_FOREACH (l, &h->setup.lanes->list, entry)
+		if (l->gone && l->installation->pool != NULL)
+			pool_cancel_lane(l->installation->pool, l,
+			    FRAME_CANCEL_OPERATOR);
 }

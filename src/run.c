@@ -45,6 +45,7 @@ struct run {
 	size_t input_left;
 	int64_t grace_ms;
 	size_t max_result;
+	void (*drain)(void *arg);
 	char *result;
 	size_t result_size;
 	struct output output;
@@ -219,7 +220,10 @@ drain_pipes(struct run *r)
 	size_t got = 0;
 	ssize_t n;
 
-	while (r->result_fd != -1 && !r->end.result_over && read_result(r) > 0)
+	if (r->drain != NULL && r->result_fd != -1)
+		r->drain(r->arg);
+	while (r->drain == NULL && r->result_fd != -1 && !r->end.result_over &&
+	    read_result(r) > 0)
 		continue;
 	while (r->out_fd != -1 && got < DRAIN_BYTES && (n = read_output(r)) > 0)
 		got += (size_t)n;
@@ -249,7 +253,10 @@ run_move(struct run *r, enum run_state to, int signo, int64_t wait_ms)
 	r->overdue = false;
 	if (signo != 0)
 		kill(-r->pid, signo);
-	loop_timer_in(r->timer, wait_ms);
+	if (wait_ms > 0)
+		loop_timer_in(r->timer, wait_ms);
+	else
+		event_del(r->timer);
 }
 
 static void
@@ -350,6 +357,24 @@ int
 run_pid(const struct run *r)
 {
 	return (int)r->pid;
+}
+
+int
+run_input_fd(const struct run *r)
+{
+	return r->in_fd;
+}
+
+int
+run_result_fd(const struct run *r)
+{
+	return r->result_fd;
+}
+
+void
+run_close_input(struct run *r)
+{
+	end_input(r);
 }
 
 /* --- start ------------------------------------------------------------ */
@@ -499,10 +524,12 @@ go(struct run *r, const struct run_spec *spec, struct pipes *p)
 	r->runner->active++;
 	prefer_as_victim(r->runner, r->pid);
 	r->out_ev = watch(r, r->out_fd, EV_READ, on_output);
-	r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
-	write_input(r); /* most fit into the pipe at once */
-	if (r->in_fd != -1)
-		r->in_ev = watch(r, r->in_fd, EV_WRITE, on_input);
+	if (r->drain == NULL) {
+		r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
+		write_input(r); /* most fit into the pipe at once */
+		if (r->in_fd != -1)
+			r->in_ev = watch(r, r->in_fd, EV_WRITE, on_input);
+	}
 	run_move(r, RUN_ACTIVE, 0, spec->deadline_ms);
 }
 
@@ -519,6 +546,7 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	r->input_left = spec->input_bytes;
 	r->grace_ms = spec->grace_ms;
 	r->max_result = spec->max_result;
+	r->drain = spec->drain;
 	r->rate = spec->rate;
 	r->line = line;
 	r->done = done;

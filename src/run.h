@@ -8,6 +8,9 @@
  * of its process group is killed and reported.  TERM at the deadline, KILL
  * after the grace.  Nothing here waits.
  *
+ * A run either gets its input at once and gives its result at the end, or,
+ * with drain, both are streams of the caller's and only the process is ours.
+ *
  * Ownership: the strings of the spec are lent for the call, except input,
  * which is lent until done.  done runs exactly once, from the loop; the
  * struct run is gone after it.
@@ -35,9 +38,15 @@ struct run_spec {
 	const char *const *env; /* without HOME and TMPDIR */
 	const char *input;
 	size_t input_bytes;
-	int64_t deadline_ms;
+	int64_t deadline_ms; /* 0: none */
 	int64_t grace_ms;
 	size_t max_result;
+	/*
+	 * Not NULL: input and results are a conversation of the caller's, who
+	 * watches run_input_fd() and run_result_fd().  It runs once, when the
+	 * process has ended and before done: read what is left.
+	 */
+	void (*drain)(void *arg);
 	int64_t max_memory; /* bytes; 0: no limit */
 	int max_files; /* 0: the default */
 	struct log_rate *rate; /* of its lines; outlives the run */
@@ -79,5 +88,9 @@ struct run *run_start(struct runner *rr, const struct run_spec *spec,
 /* TERM and then KILL after the grace; at_once: KILL. */
 void run_stop(struct run *r, bool at_once);
 int run_pid(const struct run *r); /* 0: not started */
+/* With drain, non-blocking; -1: not started, or closed. */
+int run_input_fd(const struct run *r);
+int run_result_fd(const struct run *r);
+void run_close_input(struct run *r); /* end of file for it */
 
 #endif

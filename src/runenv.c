@@ -82,16 +82,24 @@ set_pairs(struct runenv *v, const struct config_pairs *p)
 }
 
 void
+runenv_subscriber(struct runenv *v, const struct config *c,
+    const char *subscriber)
+{
+	const struct config_subscriber *s = config_subscriber(c, subscriber);
+
+	if (s != NULL)
+		set_pairs(v, &s->environment);
+}
+
+void
 runenv_finish(struct runenv *v, const struct config *c, const char *subscriber)
 {
-	const struct config_subscriber *s =
-	    subscriber != NULL ? config_subscriber(c, subscriber) : NULL;
 	const char *tz = getenv("TZ");
 
 	runenv_set(v, "LANG", "C.UTF-8");
 	runenv_set(v, "TZ", "%s", tz != NULL ? tz : "UTC");
-	if (s != NULL)
-		set_pairs(v, &s->environment);
+	if (subscriber != NULL)
+		runenv_subscriber(v, c, subscriber);
 	set_pairs(v, &c->plugins.environment);
 	runenv_set(v, "PATH", "/usr/local/bin:/usr/bin:/bin");
 }

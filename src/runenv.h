@@ -38,6 +38,9 @@ void runenv_set(struct runenv *v, const char *name, const char *fmt, ...)
 void runenv_exec(struct runenv *v, const struct runenv_attempt *a);
 /* What worker/1 says: the rest comes in frames. */
 void runenv_worker(struct runenv *v);
+/* What c lists for a subscriber of it; a process may serve several. */
+void runenv_subscriber(struct runenv *v, const struct config *c,
+    const char *subscriber);
 /* The last: LANG, TZ, what c lists, for the subscriber first (NULL: for
  * none), and PATH. */
 void runenv_finish(struct runenv *v, const struct config *c,

@@ -19,7 +19,8 @@ BEGIN
             RAISE EXCEPTION 'settle: item %: verdict "%" is not ack, retry, pause or release',
                 i, p_verdicts[i] USING ERRCODE = '22023';
         ELSIF p_verdicts[i] = 'pause' AND (p_reasons[i] IS NULL OR p_reasons[i] NOT IN (
-                'retry_budget_exhausted', 'crash_loop', 'handler_rejected', 'result_rejected')) THEN
+                'retry_budget_exhausted', 'crash_loop', 'handler_rejected', 'result_rejected',
+                'exceeds_memory_budget')) THEN
             RAISE EXCEPTION 'settle: item %: "%" is not a reason for a worker to pause', i, p_reasons[i]
                 USING ERRCODE = '22023';
         END IF;

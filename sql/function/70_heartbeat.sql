@@ -8,16 +8,20 @@ LANGUAGE sql STABLE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$ SELECT statement_timestamp() - interval '15 s' $$;
 
--- outbox.dispatch_targets(): every target a daemon may be asked to run.
+-- outbox.dispatch_targets(): every target a daemon may be asked to run.  owed:
+-- something of it waits or is claimed, so that its processes are needed.
 CREATE OR REPLACE FUNCTION outbox.dispatch_targets()
 RETURNS TABLE (target_id bigint, subscriber_id text, plugin_id text, plugin_version text,
     artifact_digest text, handler text, handler_version text, installation_state text,
-    subscriber_paused boolean)
+    subscriber_paused boolean, owed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$
     SELECT t.target_id, t.subscriber_id, i.plugin_id, i.plugin_version, i.artifact_digest,
-           t.handler, t.handler_version, i.state, s.paused_at IS NOT NULL
+           t.handler, t.handler_version, i.state, s.paused_at IS NOT NULL,
+           EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = t.target_id)
+           OR EXISTS (SELECT FROM outbox.exception e
+                       WHERE e.target_id = t.target_id AND e.status <> 'paused')
       FROM outbox.target t
       JOIN outbox.installation i ON i.installation_id = t.installation_id
       JOIN outbox.subscriber s ON s.subscriber_id = t.subscriber_id

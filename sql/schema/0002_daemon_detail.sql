@@ -7,3 +7,5 @@ COMMENT ON COLUMN outbox.daemon.detail IS
 
 -- Where it is there already: it comes back with one more parameter, which has a default.
 DROP FUNCTION IF EXISTS outbox.heartbeat(uuid, text, bigint, text, bigint[], bigint, bigint, boolean);
+-- It comes back with one more column.
+DROP FUNCTION IF EXISTS outbox.dispatch_targets();
