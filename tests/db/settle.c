@@ -226,7 +226,8 @@ a_release_counts_a_crash_and_gives_the_attempt_back(void)
 			    db_text("pending %d %d", x, counts));
 			IS(super,
 			    counts  ? "its process died"
-				: x ? "first" : "NULL",
+				: x ? "first"
+				    : "NULL",
 			    "SELECT last_error FROM outbox.deliveries WHERE "
 			    "event_id = '%s'",
 			    i.event);

@@ -6,7 +6,7 @@ begin daemon-faults
 . "$ROOT/tests/system/daemon.sh"
 
 setup "stop: {timeout: 100ms}" \
-    "dispatch: {lease: 8s, deadline: 2s, kill_grace: 500ms, settle_margin: 1s}" \
+    "dispatch: {breaker: {failures: 1000}, lease: 8s, deadline: 2s, kill_grace: 500ms, settle_margin: 1s}" \
     "subscribers: {test.puppet.h: {environment: {RECORD: $T/record}, concurrency: 50, deadline: 3s}}"
 install puppet hang noise deaf grandchild ok
 
