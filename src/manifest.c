@@ -118,6 +118,12 @@ is_inner_path(const char *path)
 
 /* Parts of the file */
 
+static struct manifest_place
+place_of(const struct yamldoc_node *node)
+{
+	return (struct manifest_place){node->line, node->column};
+}
+
 static int
 read_command(const struct reading *r, const struct yamldoc_node *root)
 {
@@ -134,6 +140,7 @@ read_command(const struct reading *r, const struct yamldoc_node *root)
 		return yamldoc_err(r->doc, v.node->values[0], r->e,
 		    "command must begin with a path relative to the bundle, "
 		    "such as bin/search");
+	r->m->command_at = place_of(v.node->values[0]);
 	return 0;
 }
 
@@ -472,6 +479,7 @@ read_schema_path(const struct reading *r, const struct yamldoc_node *node,
 		return yamldoc_err(r->doc, v.node, r->e,
 		    "schema must be a path relative to the bundle");
 	c->schema_path = xstrdup(text);
+	c->schema_at = place_of(v.node);
 	return 0;
 }
 
@@ -649,6 +657,16 @@ check_command(const char *bundle, const struct manifest *m, struct err *e)
 	return rc;
 }
 
+/* What is wrong with a file is told with where the manifest names it. */
+static int
+named_at(const char *bundle, struct manifest_place at, struct err *e)
+{
+	if (e != NULL)
+		err_prefix(e, "%s/" MANIFEST_FILE ":%d:%d: ", bundle, at.line,
+		    at.column);
+	return -1;
+}
+
 static int
 load_parts(const char *bundle, struct manifest *m, struct err *e)
 {
@@ -657,9 +675,11 @@ load_parts(const char *bundle, struct manifest *m, struct err *e)
 	for (i = 0; i < m->n_contracts; i++) {
 		if (m->contracts[i].schema_path != NULL &&
 		    load_schema(bundle, &m->contracts[i], e) == -1)
-			return -1;
+			return named_at(bundle, m->contracts[i].schema_at, e);
 	}
-	return check_command(bundle, m, e);
+	if (check_command(bundle, m, e) == -1)
+		return named_at(bundle, m->command_at, e);
+	return 0;
 }
 
 struct manifest *

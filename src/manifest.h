@@ -23,6 +23,11 @@ enum manifest_scope {
 	SCOPE_INVOCATION,
 };
 
+/* Where a file of the bundle is named, from 1. */
+struct manifest_place {
+	int line, column;
+};
+
 struct manifest_limits {
 	int64_t memory_bytes; /* MANIFEST_UNSET: no limit asked for */
 	int64_t processes;
@@ -51,6 +56,7 @@ struct manifest_contract {
 	char *id;
 	char *version;
 	char *schema_path; /* relative to the bundle; NULL: no schema */
+	struct manifest_place schema_at;
 	char *schema; /* the file's text; NULL until manifest_load() read it */
 };
 
@@ -59,6 +65,7 @@ struct manifest {
 	char *version;
 	char *protocol; /* "exec" or "worker" */
 	char **command; /* NULL-terminated; [0] is relative to the bundle */
+	struct manifest_place command_at;
 	struct manifest_limits limits;
 	struct manifest_worker worker;
 	struct manifest_handler *handlers; /* sorted by name */

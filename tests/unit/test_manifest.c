@@ -300,6 +300,7 @@ START_TEST(a_command_that_cannot_be_executed_fails_the_load)
 	put("bin/search", "#!/bin/sh\n", 0644);
 	ck_assert_ptr_null(manifest_load(dir, &e));
 	ck_assert_ptr_nonnull(strstr(e.text, "not an executable file"));
+	ck_assert_ptr_nonnull(strstr(e.text, "plugin.yaml:"));
 }
 END_TEST
 
