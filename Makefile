@@ -1,6 +1,6 @@
 # outboxd - needs GNU make.  Objects and programs go to $(BUILD).
 #
-#   make                  build/outboxd and build/outboxctl
+#   make                  build/outboxd, build/outboxctl, the SDK for C
 #   make check            installs what is missing, builds, runs every suite
 #   make demo             installs what is missing, builds, shows it working
 #   make install          DESTDIR, prefix, bindir, sbindir, mandir, sysconfdir
@@ -57,15 +57,17 @@ COMPILE = $(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) $(DEFS) \
 LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
-SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event file frame \
-    ids json log logline manifest reply store tuning units utf8 uuid xalloc yamldoc \
-    yamlval))
+SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event \
+    file frame ids json log logline manifest reply store tuning units utf8 uuid \
+    xalloc yamldoc yamlval child loop output policy run runenv scratch stray))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
 # What plugin new writes; not what was made of it.
 SDK_SRC := $(sort $(wildcard $(addprefix sdk/examples/,sh/plugin.yaml \
     sh/bin/hello c/plugin.yaml c/Makefile c/src/*.[ch] python/*.yaml \
     python/*.py node/*.yaml node/*.js)))
+SDK_FILES = sdk/README.md sdk/c/outbox-plugin.c sdk/c/outbox-plugin.h \
+    sdk/python/outbox_plugin.py sdk/node/outbox-plugin.js
 SQL_SRC := $(sort $(wildcard sql/*.sql sql/schema/*.sql sql/function/*.sql \
     sql/view/*.sql))
 DAEMON_OBJ = $(DAEMON_SRC:src/%.c=$(BUILD)/obj/%.o)
@@ -261,6 +263,19 @@ install: all
 	$(INSTALL) -m 755 $(BUILD)/outboxctl $(DESTDIR)$(bindir)
 	for f in $(SQL_SRC); do \
 	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
+	done
+	$(INSTALL) -D -m 644 $(SDK_LIB) \
+	    $(DESTDIR)$(libdir)/liboutbox-plugin.a
+	$(INSTALL) -D -m 644 sdk/c/outbox-plugin.h \
+	    $(DESTDIR)$(includedir)/outbox-plugin.h
+	$(INSTALL) -D -m 644 $(BUILD)/sdk/outbox-plugin.pc \
+	    $(DESTDIR)$(libdir)/pkgconfig/outbox-plugin.pc
+	for f in $(SDK_FILES); do \
+	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
+	done
+	for f in $(SDK_SRC); do \
+	    m=644; test ! -x $$f || m=755; \
+	    $(INSTALL) -D -m $$m $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
 	done
 	for s in $(MAN_SECTIONS); do \
 	    for f in man/*.$$s; do \
