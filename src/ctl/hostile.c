@@ -558,7 +558,10 @@ bundle_unchanged(struct hostile *h)
 	struct err e;
 
 	if (!kit_unchanged(h->kit, &e))
-		FAILS(h, "%s", e.text);
+		FAILS(h,
+		    "something was written into it, and outboxd stops running "
+		    "it then (Python: -B): %s",
+		    e.text);
 }
 
 struct scenario {

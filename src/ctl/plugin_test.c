@@ -220,9 +220,10 @@ test_call(struct test *t, struct talk *talk, const char *handler)
 		talk_call_end(talk, c, in_time, &end);
 		say_end(t, handler, &end);
 	}
-	/* what it did beside may break the protocol all the same */
-	if (talk_wrong(talk)[0] != '\0' && c->answered)
-		say_broken(t, NULL, talk_wrong(talk));
+	if (!c->answered)
+		talk_give_up(talk); /* and what else runs in it */
+	else if (talk_wrong(talk)[0] != '\0')
+		say_broken(t, NULL, talk_wrong(talk)); /* what it did beside */
 	kit_event_clear(&ev);
 }
 
@@ -244,26 +245,47 @@ end_worker(struct test *t, struct talk *talk)
 		printf("drained: %s\n", talk_end_words(talk));
 }
 
-static void
-test_worker(struct test *t)
+/* NULL: it has been said why. */
+static struct talk *
+start_worker(struct test *t)
 {
 	static const struct talk_manners kind;
 	struct talk *talk = talk_start(t->kit, &kind);
+
+	if (!talk_greet(talk)) {
+		if (!kit_interrupted(t->kit))
+			say_broken(t, NULL, talk_wrong(talk));
+		talk_free(talk);
+		return NULL;
+	}
+	if (!t->c->json)
+		printf("ready after %.1f ms, takes %d call%s at once\n",
+		    (double)talk_ready_us(talk) / 1000.0,
+		    talk_max_in_flight(talk),
+		    talk_max_in_flight(talk) == 1 ? "" : "s");
+	return talk;
+}
+
+/* One process for all handlers, and the next where that one is no more. */
+static void
+test_worker(struct test *t)
+{
+	struct talk *talk = NULL;
 	const char *handler;
 	size_t i = 0;
 
-	if (!talk_greet(talk)) {
-		say_broken(t, NULL, talk_wrong(talk));
-		talk_free(talk);
-		return;
-	}
-	if (!t->c->json)
-		printf("ready after %.1f ms, takes %d calls at once\n",
-		    (double)talk_ready_us(talk) / 1000.0,
-		    talk_max_in_flight(talk));
-	while (talk_wrong(talk)[0] == '\0' && !kit_interrupted(t->kit) &&
-	    (handler = next_handler(t, &i)) != NULL)
+	while (!kit_interrupted(t->kit) &&
+	    (handler = next_handler(t, &i)) != NULL) {
+		if (talk == NULL && (talk = start_worker(t)) == NULL)
+			return;
 		test_call(t, talk, handler);
+		if (talk_wrong(talk)[0] == '\0')
+			continue;
+		talk_free(talk);
+		talk = NULL;
+	}
+	if (talk == NULL)
+		return;
 	end_worker(t, talk);
 	talk_free(talk);
 }

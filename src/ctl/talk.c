@@ -484,6 +484,12 @@ talk_listen(struct talk *t)
 }
 
 void
+talk_give_up(struct talk *t)
+{
+	breach(t, "it owed a result for too long");
+}
+
+void
 talk_stop(struct talk *t)
 {
 	t->told_to_end = true;

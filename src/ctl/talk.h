@@ -55,6 +55,7 @@ void talk_drain(struct talk *t);
 void talk_end_input(struct talk *t); /* once all is sent */
 void talk_deafen(struct talk *t); /* reads nothing until */
 void talk_listen(struct talk *t);
+void talk_give_up(struct talk *t); /* as after a breach: KILL */
 void talk_stop(struct talk *t); /* TERM, and KILL after the grace */
 
 /* As the daemon waits: until its deadline, which progress moves. */

@@ -161,4 +161,23 @@ exit 3
 SH
 exits "a worker that ends at once is told" 1 ctl plugin test "$T/x"
 like "with its status" "$OUT" "*ended by itself: exit 3*"
+
+# two handlers, of which the first never answers
+sed "s/\"type\":\"deliver\"'/&*'\"handler\":\"fast\"'/" "$T/good" | worker_with
+sed -i 's/deadline: 5s/deadline: 200ms/' "$T/x/plugin.yaml"
+cat >>"$T/x/plugin.yaml" <<'YAML'
+  fast:
+    version: "1"
+    subscribes: [{contract: a.b@v1}]
+  try2:
+    version: "1"
+    subscribes: [{contract: a.b@v1}]
+    deadline: 200ms
+YAML
+exits "a handler that never answers is exit 1" 1 ctl plugin test "$T/x"
+like "killed after a cancel at its deadline" "$OUT" \
+    '*> {"type":"cancel","call":"?","reason":"deadline"}*try2: no result*outcome crashed*'
+like "while another is answered" "$OUT" "*fast: a result: outcome ok, verdict ack*"
+exits "one handler can be asked for" 0 ctl plugin test "$T/x" --handler fast
+is "and no other is run" "$(echo "$OUT" | grep -c '^try')" 0
 is "nothing is left behind" "$(ls -d "$T"/outboxctl-test.* 2>/dev/null)" ""
