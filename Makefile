@@ -93,7 +93,7 @@ SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
 SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
 
 .PHONY: all
-all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB) $(BUILD)/sdk/outbox-plugin.pc
+all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)
 
 $(BUILD)/outboxd: $(DAEMON_OBJ)
 	$(SAY) ld $@
@@ -113,12 +113,6 @@ $(BUILD)/sdk/outbox-plugin.o: sdk/c/outbox-plugin.c config.mk
 $(SDK_LIB): $(BUILD)/sdk/outbox-plugin.o
 	$(SAY) ar $@
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
-
-$(BUILD)/sdk/outbox-plugin.pc: sdk/c/outbox-plugin.pc.in config.mk
-	@mkdir -p $(@D)
-	$(Q)sed -e 's|@VERSION@|$(VERSION)|' -e 's|@prefix@|$(prefix)|' \
-	    -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
-	    $< > $@
 
 $(BUILD)/obj/%.o: src/%.c config.mk
 	@mkdir -p $(@D)
@@ -268,8 +262,11 @@ install: all
 	    $(DESTDIR)$(libdir)/liboutbox-plugin.a
 	$(INSTALL) -D -m 644 sdk/c/outbox-plugin.h \
 	    $(DESTDIR)$(includedir)/outbox-plugin.h
-	$(INSTALL) -D -m 644 $(BUILD)/sdk/outbox-plugin.pc \
-	    $(DESTDIR)$(libdir)/pkgconfig/outbox-plugin.pc
+	$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@prefix@|$(prefix)|' \
+	    -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
+	    sdk/c/outbox-plugin.pc.in \
+	    > $(DESTDIR)$(libdir)/pkgconfig/outbox-plugin.pc
 	for f in $(SDK_FILES); do \
 	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
 	done

@@ -160,6 +160,8 @@ take_frames(struct host *h)
 			    len > 500 ? 500 : (int)len, line);
 			return;
 		}
+		if (f.type == FRAME_RESULT && f.reply.kind == REPLY_BAD)
+			fail(h, "a bad result: %s", f.reply.wrong);
 		frame_clear(&f);
 		if (h->n_frames < FRAMES_MAX)
 			h->frames[h->n_frames++] = xstrndup(line, len);
