@@ -2,6 +2,8 @@
 # sdk: what plugin new writes is installed, and the real daemon delivers to it.
 . "$(dirname "$0")/lib.sh"
 begin sdk-daemon
+TMPDIR=$T
+export TMPDIR
 ctl schema install >/dev/null 2>&1
 ctl contract add example.happened@v1 >/dev/null
 daemon_config "$T/outboxd.yaml" "dispatch: {retry: {base: 100ms, cap: 200ms}}"
