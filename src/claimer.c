@@ -27,6 +27,7 @@
 #define ERROR_MIN_MS 200 /* pause after a claim that failed */
 #define ERROR_MAX_MS 5000
 #define GOODBYE_MS 1000
+#define OWED_MS 5000 /* between looks at what retained workers are owed */
 
 #define SQL_CLAIM \
 	"SELECT " CLAIM_COLUMNS " FROM outbox.claim($1::uuid, $2::bigint[]," \
@@ -60,6 +61,7 @@ struct claimer {
 	bool in_flight; /* a claim, a heartbeat or the targets */
 	bool woken; /* while a claim was in flight */
 	bool targets_due;
+	int64_t targets_ms; /* when they were read last */
 	int64_t authority; /* -1: not known yet */
 	int64_t beat_sent_ms;
 	int64_t not_before_ms, error_ms;
@@ -471,8 +473,8 @@ read_targets(struct claimer *c, const PGresult *res)
 		    .digest = PQgetvalue(res, i, 4),
 		    .handler = PQgetvalue(res, i, 5),
 		    .handler_version = PQgetvalue(res, i, 6),
-		    .wanted = strcmp(PQgetvalue(res, i, 7), "active") == 0 ||
-			PQgetvalue(res, i, 8)[0] == 't',
+		    .retained = strcmp(PQgetvalue(res, i, 7), "retained") == 0,
+		    .owed = PQgetvalue(res, i, 8)[0] == 't',
 		};
 
 		lanes_update_row(c->setup.lanes, &t, now);
@@ -489,6 +491,7 @@ on_targets(void *arg, const PGresult *res)
 	if (res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK) {
 		read_targets(c, res);
 		c->targets_due = false;
+		c->targets_ms = loop_now_ms();
 		c->beat_sent_ms = 0; /* tell what we can run at once */
 		c->setup.lanes_changed(c->setup.arg);
 	} else if (res != NULL) {
@@ -618,6 +621,18 @@ pull_polls(struct claimer *c, int64_t now)
 			l->poll_at_ms = now;
 }
 
+/* Processes of retained workers live while something is owed to them. */
+static bool
+has_retained_worker(const struct claimer *c)
+{
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
+		if (l->worker && l->retained && !l->gone)
+			return true;
+	return false;
+}
+
 /* True when a statement was sent. */
 static bool
 claim_now(struct claimer *c, int64_t now)
@@ -660,6 +675,8 @@ claimer_step(void *arg)
 		c->beat_sent_ms = 0;
 		c->setup.lanes_changed(c->setup.arg);
 	}
+	if (now - c->targets_ms >= OWED_MS && has_retained_worker(c))
+		c->targets_due = true;
 	if (c->targets_due && now >= c->not_before_ms) {
 		send_targets(c);
 		return;

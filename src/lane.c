@@ -355,7 +355,8 @@ lanes_update_row(struct lanes *ls, const struct lane_target *t, int64_t now_ms)
 	if (l == NULL)
 		l = lane_create(ls, t);
 	l->listed = true;
-	l->wanted = t->wanted;
+	l->retained = t->retained;
+	l->wanted = !t->retained || t->owed;
 	l->poll_at_ms = 0; /* authority has changed: look again */
 	if (!l->mounted && l->mount_at_ms <= now_ms)
 		mount(l, ls->config, now_ms);

@@ -67,6 +67,7 @@ struct lane {
 	struct bus_topic *topic;
 	bool gone; /* no target any more; drains */
 	bool wanted; /* active, or something is owed to it */
+	bool retained; /* superseded: wanted only while something is owed */
 	bool worker; /* its protocol, known once it was mounted */
 	bool listed; /* in the answer that is being read */
 
@@ -124,7 +125,7 @@ struct lane_target {
 	const char *plugin, *plugin_version;
 	const char *digest;
 	const char *handler, *handler_version;
-	bool wanted;
+	bool retained, owed;
 };
 
 void lanes_init(struct lanes *ls, struct bus *bus, const struct config *c);

@@ -32,6 +32,7 @@ struct member {
 	struct worker *worker;
 	bool leaving; /* told to end; another one may take its place */
 	int64_t leave_at_ms;
+	uint64_t max_requests; /* UINT64_MAX: no limit */
 };
 
 TAILQ_HEAD(waiting, delivery);
@@ -362,6 +363,17 @@ on_ready(void *arg)
 	pool_kick(p);
 }
 
+static void tell_credits(struct pool *p);
+
+/* Before anything is claimed for it. */
+static void
+on_unready(void *arg)
+{
+	struct member *m = arg;
+
+	tell_credits(m->pool);
+}
+
 static void
 back_off(struct pool *p)
 {
@@ -529,12 +541,15 @@ start_member(struct pool *p, const struct lane *l)
 	    .hello = &g.hello,
 	    .startup_ms = m->worker.startup_timeout_ms,
 	    .grace_ms = c->dispatch.margin.kill_grace_ms,
-	    .fns = {on_ready, on_result, on_progress, on_log, on_line,
-		on_ended},
+	    .fns = {on_ready, on_unready, on_result, on_progress, on_log,
+		on_line, on_ended},
 	    .arg = x,
 	};
 
 	x->pool = p;
+	x->max_requests = m->worker.max_requests > 0
+	    ? (uint64_t)m->worker.max_requests
+	    : UINT64_MAX;
 	x->leave_at_ms = m->worker.max_age_ms > 0
 	    ? loop_now_ms() + loop_jitter(m->worker.max_age_ms)
 	    : INT64_MAX;
@@ -559,25 +574,24 @@ leave(struct member *m)
 		return;
 	m->leaving = true;
 	worker_drain(m->worker);
+	pool_kick(m->pool); /* another one takes its place */
 }
 
 static bool
-is_worn(const struct member *m, int64_t max_requests, int64_t now)
+is_worn(const struct member *m, int64_t now)
 {
 	return m->leave_at_ms <= now ||
-	    (max_requests > 0 &&
-		worker_started(m->worker) >= (uint64_t)max_requests);
+	    worker_started(m->worker) >= m->max_requests;
 }
 
 /* Those that have done their share make room for others. */
 static void
-retire(struct pool *p, const struct lane *l, int64_t now)
+retire(struct pool *p, int64_t now)
 {
 	struct member *m;
 
 	TAILQ_FOREACH (m, &p->members, entry) {
-		if (m->leaving ||
-		    !is_worn(m, l->manifest->worker.max_requests, now))
+		if (m->leaving || !is_worn(m, now))
 			continue;
 		if (m == p->reserved)
 			p->reserved = NULL;
@@ -599,7 +613,7 @@ populate(struct pool *p, int64_t now)
 			leave(m);
 		return;
 	}
-	retire(p, l, now);
+	retire(p, now);
 	if (count_members(p, false) >= l->manifest->worker.instances ||
 	    p->not_before_ms > now)
 		return;
@@ -622,12 +636,24 @@ populate(struct pool *p, int64_t now)
 
 /* --- handing out ------------------------------------------------------ */
 
+/* How many calls it may have open, as far as its share goes. */
+static int
+capacity_of(const struct member *m)
+{
+	int n = worker_max_in_flight(m->worker);
+	uint64_t left;
+
+	if (m->leaving || !worker_is_ready(m->worker))
+		return 0;
+	left = m->max_requests - worker_started(m->worker) +
+	    (uint64_t)worker_in_flight(m->worker);
+	return left < (uint64_t)n ? (int)left : n;
+}
+
 static int
 room_of(const struct member *m)
 {
-	if (m->leaving || !worker_is_ready(m->worker))
-		return 0;
-	return worker_max_in_flight(m->worker) - worker_in_flight(m->worker);
+	return capacity_of(m) - worker_in_flight(m->worker);
 }
 
 /* The one with the fewest calls; not the reserved one if there is another. */
@@ -802,8 +828,8 @@ tell_credits(struct pool *p)
 	TAILQ_FOREACH (m, &p->members, entry) {
 		if (m == p->reserved)
 			credits += worker_in_flight(m->worker);
-		else if (!m->leaving && worker_is_ready(m->worker))
-			credits += worker_max_in_flight(m->worker);
+		else
+			credits += capacity_of(m);
 	}
 	if (p->suspect != NULL)
 		credits++;
@@ -848,6 +874,7 @@ pool_step(void *arg)
 	hand_out_suspect(p, now);
 	if (!TAILQ_EMPTY(&p->waiting) || p->suspect != NULL)
 		give_back(p, now);
+	retire(p, now);
 	TAILQ_FOREACH (m, &p->members, entry)
 		worker_flush(m->worker);
 	tell_credits(p);

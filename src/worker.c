@@ -65,6 +65,7 @@ struct worker {
 	int64_t timer_at_ms;
 	bool deaf; /* it closed 0 or 3 */
 	bool input_closed;
+	bool dead;
 	int64_t end_by_ms; /* to be ready, or to be gone */
 	uint64_t ping; /* the last one's id */
 	bool ping_open;
@@ -137,6 +138,7 @@ fail(struct worker *w, enum fault fault, const char *fmt, ...)
 	drop_event(&w->in_ev);
 	drop_event(&w->result_ev);
 	run_stop(w->run, true);
+	w->setup.fns.unready(w->setup.arg);
 }
 
 static void
@@ -243,7 +245,9 @@ on_done(void *arg, const struct run_end *run)
 	    .error = w->error,
 	};
 
+	w->dead = true;
 	drop_events(w);
+	w->setup.fns.unready(w->setup.arg);
 	describe_end(w, run);
 	end_calls(w, end.code, end.signal);
 	w->setup.fns.ended(w->setup.arg, &end);
@@ -378,6 +382,7 @@ has_closed(struct worker *w)
 	drop_event(&w->in_ev);
 	w->end_by_ms = loop_now_ms() + w->setup.grace_ms;
 	wake_at(w, w->end_by_ms); /* its end mostly follows at once */
+	w->setup.fns.unready(w->setup.arg);
 }
 
 static struct call *
@@ -807,7 +812,8 @@ worker_stop(struct worker *w, bool at_once)
 bool
 worker_is_ready(const struct worker *w)
 {
-	return w->state == READY && !w->deaf && w->fault == FAULT_NONE;
+	return w->state == READY && !w->deaf && !w->dead &&
+	    w->fault == FAULT_NONE;
 }
 
 int

@@ -59,6 +59,7 @@ struct worker_end {
 
 struct worker_fns {
 	void (*ready)(void *arg);
+	void (*unready)(void *arg); /* at once: takes no more calls */
 	void (*result)(void *arg, void *call, const struct worker_result *r);
 	void (*progress)(void *arg, void *call);
 	/* call is NULL if it names none that is open */

@@ -145,6 +145,17 @@ SELECT d.worker, d.host, d.pid, (b ->> 'target_id')::bigint AS target_id,
        WHEN 'array' THEN d.detail -> 'breakers' ELSE '[]' END) b
  WHERE d.last_seen_at > statement_timestamp() - interval '15 s' AND NOT d.stopping;
 
+-- outbox.workers: the processes of worker plugins in living daemons.
+CREATE OR REPLACE VIEW outbox.workers AS
+SELECT d.worker, d.host, d.pid, w ->> 'plugin_id' AS plugin_id,
+       w ->> 'plugin_version' AS plugin_version, (w ->> 'processes')::bigint AS processes,
+       (w ->> 'ready')::bigint AS ready, (w ->> 'in_flight')::bigint AS in_flight,
+       (w ->> 'restarts')::bigint AS restarts, w ->> 'error' AS error
+  FROM outbox.daemon d
+ CROSS JOIN LATERAL json_array_elements(CASE json_typeof(d.detail -> 'workers')
+       WHEN 'array' THEN d.detail -> 'workers' ELSE '[]' END) w
+ WHERE d.last_seen_at > statement_timestamp() - interval '15 s' AND NOT d.stopping;
+
 CREATE OR REPLACE VIEW outbox.attempts AS
 SELECT x.event_id, t.subscriber_id, a.generation, a.attempt, a.outcome, a.verdict, a.claim_id,
        a.worker, a.ended_at, a.run_ms, a.exit_code, a.signal, a.error

@@ -42,7 +42,7 @@ GRANT EXECUTE ON FUNCTION outbox.lane_status(int),
 
 GRANT SELECT ON outbox.deliveries, outbox.facts, outbox.contracts, outbox.installations,
     outbox.targets, outbox.grants, outbox.graphs, outbox.subscribers, outbox.daemons,
-    outbox.attempts, outbox.audit, outbox.lanes, outbox.breakers
+    outbox.attempts, outbox.audit, outbox.lanes, outbox.breakers, outbox.workers
     TO outbox_operator, outbox_viewer;
 GRANT SELECT ON outbox.schema_migration, outbox.schema_functions, outbox.schema_function_hash
     TO outbox_operator, outbox_viewer, outbox_dispatcher;
