@@ -1,5 +1,6 @@
 #include "daemon.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "delivery.h"
 #include "err.h"
 #include "host.h"
+#include "isolation.h"
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
@@ -203,7 +205,7 @@ on_detail(void *arg)
 {
 	struct daemon *d = arg;
 
-	return stats_detail(&d->lanes);
+	return stats_detail(&d->lanes, d->runner);
 }
 
 /* 28xxx: who are you; 42501: you may not connect. */
@@ -485,6 +487,7 @@ use_config(struct daemon *d, struct config *c)
 	    c->database.statement_timeout_ms);
 	pgconn_set_timeouts(d->settle, c->database.connect_timeout_ms,
 	    c->database.statement_timeout_ms);
+	runner_configure(d->runner, c, NULL);
 	lanes_configure(&d->lanes, c);
 	host_configure(d->host, c);
 	settler_configure(d->settler, c);
@@ -637,10 +640,10 @@ static void
 harden(void)
 {
 	signal(SIGPIPE, SIG_IGN);
-	/* no core, and no reading of our memory by handlers of our uid */
+	/* no core, and no reading of our memory by plugins of our uid */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1)
-		log_event(LOG_WARN, "isolation_degraded",
-		    "the daemon stays readable for handlers");
+		isolation_degraded("the daemon stays readable for plugins",
+		    strerror(errno));
 }
 
 static void
@@ -710,6 +713,11 @@ create(struct daemon *d, struct err *e)
 	d->runner = runner_create(d->loop, e);
 	if (d->runner == NULL)
 		return -1;
+	if (runner_configure(d->runner, d->config, e) == -1) {
+		runner_free(d->runner);
+		d->runner = NULL;
+		return -1;
+	}
 	watch_signals(d);
 	d->notify = notify_create(d->loop);
 	uuid_random(d->worker);

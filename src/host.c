@@ -187,6 +187,7 @@ on_done(void *arg, const struct run_end *end)
 	struct policy_attempt a = {
 	    .ending = ending_of(end),
 	    .status = end->code,
+	    .oom = end->oom,
 	    .attempt = d->attempt,
 	    .crash_count = d->crash_count,
 	    .reply = &reply,
@@ -276,6 +277,7 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	const struct config *c = h->setup.config;
 	const struct manifest_limits *limits = &l->manifest->limits;
 	struct slot *s = xcalloc(1, sizeof(*s));
+	struct run_credential *credentials;
 	struct runenv env;
 	struct run_spec spec = {
 	    .file = l->argv[0],
@@ -285,7 +287,9 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	    .deadline_ms = l->tuning.deadline_ms,
 	    .grace_ms = c->dispatch.margin.kill_grace_ms,
 	    .max_result = REPLY_MAX_BYTES,
+	    .bundle = l->dir,
 	    .max_memory = limits->memory_bytes,
+	    .max_processes = limits->processes,
 	    .max_files = (int)limits->open_files,
 	    .rate = &l->output_rate,
 	};
@@ -297,8 +301,11 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	delivery_move(h->setup.book, d, DELIVERY_RUNNING);
 	env_build(&env, c, l, d, spec.deadline_ms);
 	spec.env = (const char *const *)env.all;
+	spec.credentials = credentials =
+	    runenv_credentials(c, l->subscriber->id, &spec.n_credentials);
 	s->run = run_start(h->setup.runner, &spec, on_line, on_done, s);
 	runenv_clear(&env);
+	free(credentials);
 	log_event(LOG_DEBUG, "started", "a handler was started",
 	    LOG_STR("event_id", d->id.event),
 	    LOG_STR("subscriber", l->subscriber->id),

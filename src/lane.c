@@ -182,20 +182,6 @@ is_available(struct lane *l)
 	l->mount_error = NULL;
 }
 
-/* A limit on processes is one of a cgroup, and those are not made yet. */
-static void
-say_unlimited(const struct lane *l)
-{
-	static bool said;
-
-	if (said || l->manifest->limits.processes == MANIFEST_UNSET)
-		return;
-	said = true;
-	log_event(LOG_WARN, "isolation_degraded",
-	    "limits.processes is not enforced without a cgroup",
-	    LOG_STR("plugin", l->plugin));
-}
-
 static void
 mount(struct lane *l, const struct config *c, int64_t now_ms)
 {
@@ -209,7 +195,6 @@ mount(struct lane *l, const struct config *c, int64_t now_ms)
 		return;
 	}
 	build_argv(l);
-	say_unlimited(l);
 	l->mounted = true;
 	l->worker = strcmp(l->manifest->protocol, "worker") == 0;
 	if (!l->doubtful)

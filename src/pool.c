@@ -216,6 +216,7 @@ on_result(void *arg, void *call, const struct worker_result *r)
 	if (m == p->reserved && d->suspect)
 		p->reserved = NULL;
 	a.reply = r->reply;
+	a.oom = r->oom;
 	if (r->answer == WORKER_DIED) {
 		d->exit_code = r->code;
 		d->signal = r->signal;
@@ -526,11 +527,14 @@ start_member(struct pool *p, const struct lane *l)
 	const struct manifest *m = l->manifest;
 	struct member *x = xcalloc(1, sizeof(*x));
 	struct greeting g;
+	struct run_credential *credentials;
 	struct runenv env = {0};
 	struct run_spec run = {
 	    .file = l->argv[0],
 	    .argv = l->argv,
+	    .bundle = l->dir,
 	    .max_memory = m->limits.memory_bytes,
+	    .max_processes = m->limits.processes,
 	    .max_files = (int)m->limits.open_files,
 	    .rate = &p->output_rate,
 	};
@@ -556,10 +560,13 @@ start_member(struct pool *p, const struct lane *l)
 	greeting_make(p, m, &g);
 	build_env(p, &env);
 	run.env = (const char *const *)env.all;
+	run.credentials = credentials = runenv_credentials(c,
+	    p->setup.installation->plugin, &run.n_credentials);
 	TAILQ_INSERT_TAIL(&p->members, x, entry);
 	p->setup.lanes->workers++;
 	x->worker = worker_start(&w);
 	runenv_clear(&env);
+	free(credentials);
 	greeting_clear(&g);
 	log_event(LOG_INFO, "worker_started", "a worker process was started",
 	    LOG_STR("plugin", p->setup.installation->plugin),

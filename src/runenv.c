@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "config.h"
+#include "log.h"
+#include "run.h"
 #include "xalloc.h"
 
 static bool
@@ -111,4 +113,48 @@ runenv_clear(struct runenv *v)
 		free(v->all[i]);
 	free(v->all);
 	*v = (struct runenv){0};
+}
+
+static void
+add_credential(struct run_credential **all, size_t *n, const char *name,
+    const char *path)
+{
+	for (size_t i = 0; i < *n; i++) {
+		if (strcmp((*all)[i].name, name) != 0)
+			continue;
+		if (strcmp((*all)[i].path, path) != 0)
+			log_event(LOG_WARN, "credential_twice",
+			    "handlers of one process disagree on a credential",
+			    LOG_STR("name", name),
+			    LOG_STR("used", (*all)[i].path),
+			    LOG_STR("ignored", path));
+		return;
+	}
+	*all = xreallocarray(*all, *n + 1, sizeof(**all));
+	(*all)[(*n)++] = (struct run_credential){.name = name, .path = path};
+}
+
+static bool
+is_of(const char *subscriber, const char *whose)
+{
+	size_t len = strlen(whose);
+
+	return strncmp(subscriber, whose, len) == 0 &&
+	    (subscriber[len] == '\0' || subscriber[len] == '.');
+}
+
+struct run_credential *
+runenv_credentials(const struct config *c, const char *whose, size_t *n)
+{
+	struct run_credential *all = NULL;
+
+	*n = 0;
+	for (size_t i = 0; i < c->n_subscribers; i++) {
+		const struct config_pairs *p = &c->subscribers[i].credentials;
+
+		for (size_t k = 0;
+		     k < p->count && is_of(c->subscribers[i].id, whose); k++)
+			add_credential(&all, n, p->names[k], p->values[k]);
+	}
+	return all;
 }

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 struct config;
+struct run_credential;
 
 /* Start with all zero. */
 struct runenv {
@@ -46,6 +47,12 @@ void runenv_subscriber(struct runenv *v, const struct config *c,
 void runenv_finish(struct runenv *v, const struct config *c,
     const char *subscriber);
 void runenv_clear(struct runenv *v);
+
+/* What c lists for a subscriber or, given a plugin, for all that are its; n of
+ * them.  Of one name the first counts.  The strings are c's; caller frees the
+ * array. */
+struct run_credential *runenv_credentials(const struct config *c,
+    const char *whose, size_t *n);
 
 /* "EVENT:SUBSCRIBER:GENERATION": equal over all attempts.  Caller frees. */
 char *runenv_idempotency_key(const char *event_id, const char *subscriber,

@@ -212,6 +212,7 @@ stats_dump(const struct stats_view *v)
 
 	log_event(LOG_INFO, "state", "what SIGUSR1 asked for",
 	    LOG_STR("version", OUTBOXD_VERSION),
+	    LOG_STR("isolation", runner_isolation(v->runner)),
 	    LOG_INT("up_ms", loop_now_ms() - s->started_ms),
 	    LOG_INT("ended", (int64_t)s->ended),
 	    LOG_INT("ack", (int64_t)s->verdicts[VERDICT_ACK]),
@@ -288,13 +289,14 @@ detail_workers(cJSON *root, const struct lanes *ls)
 }
 
 char *
-stats_detail(const struct lanes *ls)
+stats_detail(const struct lanes *ls, const struct runner *rr)
 {
 	cJSON *root = cJSON_CreateObject();
 	char *text;
 
 	detail_breakers(root, ls, loop_now_ms());
 	detail_workers(root, ls);
+	cJSON_AddStringToObject(root, "isolation", runner_isolation(rr));
 	text = json_print(root);
 	cJSON_Delete(root);
 	return text;

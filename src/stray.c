@@ -2,10 +2,15 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "fsuser.h"
+
+#define ENVIRON_MAX (256 * 1024)
 
 /* Reads at most size - 1 bytes of /proc/PID/what and ends them with NUL. */
 static ssize_t
@@ -98,7 +103,7 @@ stray_lives(pid_t pid)
 bool
 stray_has_dir(pid_t pid, const char *dir)
 {
-	static char env[32768];
+	static char env[ENVIRON_MAX];
 	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
 	char want[300];
 
@@ -107,4 +112,66 @@ stray_has_dir(pid_t pid, const char *dir)
 		if (strcmp(env + at, want) == 0)
 			return true;
 	return false;
+}
+
+static bool
+begins_below(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && path[len] == '/';
+}
+
+static bool
+is_in(pid_t pid, const char *dir)
+{
+	static char env[ENVIRON_MAX];
+	char path[64], cwd[1024];
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cwd", (int)pid);
+	n = readlink(path, cwd, sizeof(cwd) - 1);
+	cwd[n > 0 ? n : 0] = '\0';
+	if (begins_below(cwd, dir))
+		return true;
+	n = read_proc(pid, "environ", env, sizeof(env));
+	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
+		if (strncmp(env + at, "TMPDIR=", 7) == 0 &&
+		    begins_below(env + at + 7, dir))
+			return true;
+	return false;
+}
+
+static bool
+is_in_as(pid_t pid, const char *dir, const struct fsuser *u)
+{
+	bool in = is_in(pid, dir);
+
+	if (in || !u->other)
+		return in;
+	fsuser_begin_proc(u);
+	in = is_in(pid, dir);
+	fsuser_end(u);
+	return in;
+}
+
+int
+stray_kill_in(const char *dir, const struct fsuser *u)
+{
+	DIR *proc = opendir("/proc");
+	pid_t self = getpid();
+	struct dirent *de;
+	int n = 0;
+
+	while (proc != NULL && (de = readdir(proc)) != NULL) {
+		pid_t pid = (pid_t)atoi(de->d_name);
+
+		if (pid <= 0 || pid == self || !is_in_as(pid, dir, u))
+			continue;
+		kill(pid, SIGKILL);
+		n++;
+	}
+	if (proc != NULL)
+		closedir(proc);
+	return n;
 }

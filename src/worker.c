@@ -179,12 +179,13 @@ answer_of_the_dead(const struct worker *w, const struct call *c)
 }
 
 static void
-end_calls(struct worker *w, int code, int signal)
+end_calls(struct worker *w, const struct worker_end *end, bool oom)
 {
 	struct worker_result r = {
 	    .error = w->error,
-	    .code = code,
-	    .signal = signal,
+	    .code = end->code,
+	    .signal = end->signal,
+	    .oom = oom,
 	};
 
 	for (size_t i = 0; i < w->n_calls; i++) {
@@ -249,7 +250,7 @@ on_done(void *arg, const struct run_end *run)
 	drop_events(w);
 	w->setup.fns.unready(w->setup.arg);
 	describe_end(w, run);
-	end_calls(w, end.code, end.signal);
+	end_calls(w, &end, run->oom);
 	w->setup.fns.ended(w->setup.arg, &end);
 	loop_reap(w->setup.loop, free_now, w);
 }

@@ -45,6 +45,7 @@ struct worker_result {
 	const char *error; /* for people; "": nothing to say */
 	int code; /* WORKER_DIED: exit status, -1 if by a signal */
 	int signal;
+	bool oom; /* the kernel killed in it for want of memory */
 };
 
 struct worker_end {

@@ -61,7 +61,8 @@ ask(struct status *s)
 	s->daemons = out_run(c,
 	    "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
 	    "       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
-	    "       cardinality(d.target_ids) AS lanes"
+	    "       cardinality(d.target_ids) AS lanes,"
+	    "       d.detail ->> 'isolation' AS isolation"
 	    "  FROM outbox.daemons d"
 	    " ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
 	    DB_NONE);
@@ -266,7 +267,8 @@ say_text(const struct status *s, const char *word)
 	}
 	printf("\n");
 	out_table(stdout, s->daemons,
-	    "host pid version started_at last_seen_at alive stopping lanes");
+	    "host pid version started_at last_seen_at alive stopping lanes "
+	    "isolation");
 	printf("\n");
 	out_table(stdout, s->lanes,
 	    "subscriber_id plugin_version installation_state daemons pending "

@@ -299,7 +299,9 @@ kit_run_spec(struct kit *k, struct run_spec *spec)
 	    .argv = k->argv,
 	    .grace_ms = k->config->dispatch.margin.kill_grace_ms,
 	    .max_result = REPLY_MAX_BYTES,
+	    .bundle = k->dir,
 	    .max_memory = limits->memory_bytes,
+	    .max_processes = limits->processes,
 	    .max_files = (int)limits->open_files,
 	    .rate = &k->rate,
 	};

@@ -158,12 +158,8 @@ END_TEST
 START_TEST(what_is_not_built_is_refused_and_its_default_is_taken)
 {
 	refused("database: {pooler: transaction}", "not in this version");
-	refused("plugins: {user: outboxd-plugin}", "not in this version");
-	refused("plugins: {paths: {read: [/etc]}}", "not in this version");
 	refused("plugins: {max_frame: 1K}", "from 64K to 1G, not 1K");
 	refused("subscribers: {a.b.c: {rate: 100/s}}", "not in this version");
-	refused("subscribers: {a.b.c: {credentials: {k: /p}}}",
-	    "not in this version");
 	refused("log: {format: journal}", "not in this version; write text");
 	refused("admin: {socket: /tmp/s}", "not in this version");
 	refused("alert: {command: [x]}", "not in this version");
