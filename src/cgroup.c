@@ -336,7 +336,7 @@ cgroup_has_pids(const struct cgroup *g)
 }
 
 static int
-sweep_one(const char *path)
+take_over(const char *path)
 {
 	int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), found = 0;
 
@@ -349,7 +349,7 @@ sweep_one(const char *path)
 }
 
 int
-cgroup_sweep_old(struct cgroup *g)
+cgroup_take_over(struct cgroup *g)
 {
 	struct dirent *de;
 	int found = 0;
@@ -364,7 +364,7 @@ cgroup_sweep_old(struct cgroup *g)
 			continue;
 		path = xasprintf("%s/%s", g->own, de->d_name);
 		if (strcmp(path, g->base) != 0)
-			found += sweep_one(path);
+			found += take_over(path);
 		free(path);
 	}
 	closedir(list);

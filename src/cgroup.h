@@ -37,8 +37,8 @@ void cgroup_free(struct cgroup *g);
 bool cgroup_has_memory(const struct cgroup *g);
 bool cgroup_has_pids(const struct cgroup *g);
 
-/* Kills what earlier daemons left here; how many cells held any. */
-int cgroup_sweep_old(struct cgroup *g);
+/* Kills what dead daemons left here; how many had left any. */
+int cgroup_take_over(struct cgroup *g);
 
 /* Returns a descriptor to which a process writes "0" to enter; -1, errno. */
 int cgroup_cell_make(struct cgroup *g, struct cgroup_cell *cell,

@@ -39,15 +39,21 @@ struct kept {
 static int
 keep(int *fd)
 {
-	if (*fd != -1)
-		*fd = fcntl(*fd, F_DUPFD_CLOEXEC, SAFE_FD);
-	return *fd;
+	int moved;
+
+	if (*fd == -1)
+		return 0;
+	/* on failure the old one must still be there to report it */
+	moved = fcntl(*fd, F_DUPFD_CLOEXEC, SAFE_FD);
+	if (moved == -1)
+		return -1;
+	*fd = moved;
+	return 0;
 }
 
 static int
 place_fds(const struct child_spec *c, struct kept *k)
 {
-	bool cgroup = k->cgroup != -1, ruleset = k->ruleset != -1;
 	int safe[4];
 
 	for (int i = 0; i < 4; i++) {
@@ -55,8 +61,8 @@ place_fds(const struct child_spec *c, struct kept *k)
 		if (safe[i] == -1)
 			return -1;
 	}
-	if (keep(&k->report) == -1 || (keep(&k->cgroup) == -1 && cgroup) ||
-	    (keep(&k->ruleset) == -1 && ruleset))
+	if (keep(&k->report) == -1 || keep(&k->cgroup) == -1 ||
+	    keep(&k->ruleset) == -1)
 		return -1;
 	for (int i = 0; i < 4; i++)
 		if (dup2(safe[i], i) == -1)

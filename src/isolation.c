@@ -160,7 +160,7 @@ report(struct isolation *i, const struct err *no_cgroup)
 		    "there is no Landlock: plugins are not kept from each "
 		    "other, nor to plugins.paths",
 		    NULL);
-	else if (i->landlock < LANDLOCK_ABI_SCOPES)
+	else if (i->landlock < LANDLOCK_ABI_SCOPES && i->user.other)
 		isolation_degraded(
 		    "this Landlock does not keep plugins from sending signals "
 		    "to processes of their own user",
@@ -220,10 +220,15 @@ isolation_level(const struct isolation *i)
 	return i->level;
 }
 
-int
-isolation_sweep_old(struct isolation *i)
+void
+isolation_take_over(struct isolation *i)
 {
-	return cgroup_sweep_old(i->cgroup);
+	int cells = cgroup_take_over(i->cgroup);
+
+	if (cells > 0)
+		log_event(LOG_WARN, "earlier_cleared",
+		    "what a daemon that died had left in cgroups is killed",
+		    LOG_INT("cgroups", cells));
 }
 
 /* --- one process ------------------------------------------------------ */
@@ -252,7 +257,9 @@ allow_files(const struct isolation *i, const struct isolation_want *w, int fd)
 static int
 make_ruleset(const struct isolation *i, const struct isolation_want *w)
 {
-	int fd = landlock_ruleset(i->landlock, i->files), rc = 0;
+	int fd =
+	    landlock_ruleset(i->landlock, i->files, i->files || i->user.other);
+	int rc = 0;
 
 	if (fd == -1 || !i->files)
 		return fd;

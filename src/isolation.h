@@ -60,7 +60,7 @@ void isolation_signal(struct isolation *i, const struct isolation_cell *cell,
  * oom: the kernel killed for want of memory. */
 bool isolation_leave(struct isolation *i, struct isolation_cell *cell,
     bool *oom);
-/* What killed daemons left in the cgroup; how much. */
-int isolation_sweep_old(struct isolation *i);
+/* For the start: what dead daemons left in our cgroup. */
+void isolation_take_over(struct isolation *i);
 
 #endif

@@ -58,14 +58,14 @@ all_rights(int abi)
 
 /* Making devices is refused to them anyway: enough for a domain. */
 int
-landlock_ruleset(int abi, bool files)
+landlock_ruleset(int abi, bool files, bool scopes)
 {
 	struct ruleset_attr attr = {.fs = files ? all_rights(abi) : DEVICES};
 	size_t size = sizeof(attr.fs); /* older ones know no more */
 
 	if (abi >= 4)
 		size += sizeof(attr.net);
-	if (abi >= LANDLOCK_ABI_SCOPES) {
+	if (abi >= LANDLOCK_ABI_SCOPES && scopes) {
 		size += sizeof(attr.scoped);
 		attr.scoped = SCOPE_SIGNAL | SCOPE_ABSTRACT_UNIX_SOCKET;
 	}
@@ -105,7 +105,7 @@ landlock_abi(void)
 }
 
 int
-landlock_ruleset(int abi, bool files)
+landlock_ruleset(int abi, bool files, bool scopes)
 {
 	errno = ENOSYS;
 	return -1;

@@ -21,9 +21,10 @@ int landlock_abi(void);
 
 /*
  * A ruleset for one process; -1 with errno.  With files, every path is
- * refused that is not allowed afterwards.
+ * refused that is not allowed afterwards; with scopes, signals and abstract
+ * sockets out of the domain are, where the kernel can.
  */
-int landlock_ruleset(int abi, bool files);
+int landlock_ruleset(int abi, bool files, bool scopes);
 /* A path that is not there allows nothing, and is no error. */
 int landlock_allow(int ruleset, int abi, const char *path,
     enum landlock_right right);

@@ -172,12 +172,14 @@ check_identity(const struct lane *l, struct err *e)
 static void
 is_available(struct lane *l)
 {
-	if (l->mount_error != NULL)
+	if (l->mount_error != NULL) {
+		log_unfold("target_unavailable");
 		log_event(LOG_INFO, "target_available",
 		    "a target can be executed again",
 		    LOG_STR("subscriber", l->subscriber->id),
 		    LOG_STR("plugin", l->plugin),
 		    LOG_STR("version", l->plugin_version));
+	}
 	free(l->mount_error);
 	l->mount_error = NULL;
 }

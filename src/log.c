@@ -193,6 +193,14 @@ log_write(enum log_level level, const char *code,
 }
 
 void
+log_unfold(const char *code)
+{
+	for (size_t i = 0; i < FOLD_SLOTS; i++)
+		if (folds[i].hash != 0 && strcmp(folds[i].code, code) == 0)
+			fold_end(&folds[i]);
+}
+
+void
 log_flush(bool all)
 {
 	int64_t now = now_ms();

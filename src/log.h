@@ -48,6 +48,9 @@ void log_set_format(enum log_format format);
 void log_write(enum log_level level, const char *code,
     const struct log_field *fields);
 
+/* What was said under this code is over: said again, it is news. */
+void log_unfold(const char *code);
+
 /* Writes what is overdue of the folded repeats: call it about once a second.
  * all: whatever is held, at the end. */
 void log_flush(bool all);

@@ -13,6 +13,7 @@
 #include "xalloc.h"
 
 #define BACKOFF_MIN_MS 100
+#define STEADY_MS 2000 /* a link that is up for so long was mended */
 #define BACKOFF_MAX_MS 4000 /* and jitter: never more than 5 s */
 #define ANSWER_EXTRA_MS 5000 /* beyond the server's own statement_timeout */
 #define SETTINGS_MS 10000
@@ -64,6 +65,7 @@ struct pgconn {
 	struct query *active;
 	PGresult *result; /* the last one of the active statement */
 	struct query_list lost; /* to be told from the loop */
+	int64_t up_ms;
 	bool was_up;
 	bool sending; /* a step is due */
 	uint64_t times_lost;
@@ -226,9 +228,20 @@ error_field(const char *message)
 	return LOG_BYTES("error", message, strcspn(message, "\n"));
 }
 
+/* A link that was good for a while and is lost again is news, no repeat. */
+static void
+unfold(const struct pgconn *pg)
+{
+	if (!pg->was_up || loop_now_ms() - pg->up_ms < STEADY_MS)
+		return;
+	log_unfold("link_lost");
+	log_unfold("link_refused");
+}
+
 static void
 link_failed(struct pgconn *pg, const char *error)
 {
+	unfold(pg);
 	if (pg->was_up)
 		log_event(LOG_WARN, "link_lost", "a database link is lost",
 		    LOG_STR("link", pg->name), LOG_STR("host", pgconn_host(pg)),
@@ -302,6 +315,7 @@ on_settings(void *arg, const PGresult *res)
 	}
 	pg->state = LINK_UP;
 	pg->was_up = true;
+	pg->up_ms = loop_now_ms();
 	pg->backoff_ms = BACKOFF_MIN_MS;
 	log_event(LOG_INFO, "link_up", "a database link is up",
 	    LOG_STR("link", pg->name), LOG_STR("host", pgconn_host(pg)),

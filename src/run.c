@@ -790,18 +790,6 @@ runner_create(struct loop *l, struct err *e)
 	return rr;
 }
 
-static void
-sweep_old(struct runner *rr)
-{
-	int cells = isolation_sweep_old(rr->isolation);
-	int found = scratch_sweep_old(rr->scratch);
-
-	if (cells + found > 0)
-		log_event(LOG_WARN, "old_handlers_killed",
-		    "plugin processes of a killed daemon were still there",
-		    LOG_INT("processes", found), LOG_INT("cgroups", cells));
-}
-
 int
 runner_configure(struct runner *rr, const struct config *c, struct err *e)
 {
@@ -813,7 +801,8 @@ runner_configure(struct runner *rr, const struct config *c, struct err *e)
 	if (scratch_set_user(rr->scratch, isolation_user(rr->isolation), e) ==
 	    -1)
 		return -1;
-	sweep_old(rr);
+	isolation_take_over(rr->isolation);
+	scratch_take_over(rr->scratch);
 	return 0;
 }
 

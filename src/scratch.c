@@ -21,13 +21,14 @@
 #include "stray.h"
 #include "xalloc.h"
 
-#define OURS "outboxd-run." /* and six letters */
 #define COPY_MAX (1024 * 1024)
 #define NAME_SIZE 40
 #define END_MS 2000 /* what was killed is waited for so long */
 #define USER_MODE 0731 /* plugins.user passes; our group writes */
 
 #define SLICE_ENTRIES 256 /* removed in one go */
+#define NAME "outboxd-" /* and six random letters: our base directory */
+#define TRIES 5
 #define FREE_MS 2000 /* spent on the rest when the daemon ends */
 
 struct doomed {
@@ -88,7 +89,18 @@ remove_entry(struct scratch *s, int dir, const char *name)
 	return 0;
 }
 
-/* As the user: empties up to SLICE_ENTRIES; true when it is gone. */
+/* An earlier daemon may have run its handlers as itself. */
+static bool
+is_others(const struct scratch *s, int dir, const char *name)
+{
+	struct stat st;
+
+	return s->user->other &&
+	    fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+	    st.st_uid != geteuid();
+}
+
+/* As its owner: empties up to SLICE_ENTRIES; true when it is gone. */
 static bool
 empty_slice(struct scratch *s, struct doomed *x)
 {
@@ -121,14 +133,17 @@ static void
 remove_slice(struct scratch *s)
 {
 	struct doomed *x = TAILQ_FIRST(&s->doomed);
-	bool gone;
+	bool gone, other;
 
 	if (x == NULL)
 		return;
 	TAILQ_REMOVE(&s->doomed, x, entry);
-	fsuser_begin(s->user);
+	other = is_others(s, s->base_fd, x->name);
+	if (other)
+		fsuser_begin(s->user);
 	gone = empty_slice(s, x);
-	fsuser_end(s->user);
+	if (other)
+		fsuser_end(s->user);
 	if (gone || x->refused > 3) {
 		if (!gone)
 			log_event(LOG_WARN, "scratch_left",
@@ -165,11 +180,116 @@ parent_dir(void)
 	return "/tmp";
 }
 
-/* Ours, once nobody can take it for that of a dead daemon. */
+static void
+doom_up(struct scratch *s, int dir, const char *name)
+{
+	bool other = is_others(s, dir, name);
+	char up[NAME_SIZE];
+
+	make_name(up);
+	if (other)
+		fsuser_begin(s->user);
+	if (renameat(dir, name, s->base_fd, up) == 0)
+		doom(s, up);
+	if (other)
+		fsuser_end(s->user);
+}
+
+static void
+doom_all_in(struct scratch *s, int fd)
+{
+	DIR *dir = fdopendir(dup(fd));
+	struct dirent *de;
+
+	if (dir == NULL)
+		return;
+	while ((de = readdir(dir)) != NULL)
+		if (strcmp(de->d_name, ".") != 0 &&
+		    strcmp(de->d_name, "..") != 0)
+			doom_up(s, fd, de->d_name);
+	closedir(dir);
+}
+
+/* Nobody shall be left who could overlap a new one. */
+static int
+kill_below(struct scratch *s, const char *path)
+{
+	int64_t end = loop_now_ms() + END_MS;
+	int most = 0, n;
+
+	while ((n = stray_kill_below(path, s->user)) > 0) {
+		most = n > most ? n : most;
+		if (loop_now_ms() > end)
+			break;
+		usleep(2000);
+	}
+	return most;
+}
+
+/*
+ * A daemon holds a lock on its base directory while it lives.  One that can
+ * be locked was left by a daemon that died: what it had started is killed,
+ * and what is in it goes the way of our own.
+ */
+static void
+take_over(struct scratch *s, int parent, const char *name)
+{
+	char path[SCRATCH_PATH];
+	int killed,
+	    fd = openat(parent, name,
+		O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	struct stat st;
+
+	if (fd == -1)
+		return;
+	if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
+	    flock(fd, LOCK_EX | LOCK_NB) == 0) {
+		snprintf(path, sizeof(path), "%.*s%s",
+		    (int)(strrchr(s->base, '/') + 1 - s->base), s->base, name);
+		killed = kill_below(s, path);
+		doom_all_in(s, fd);
+		unlinkat(parent, name, AT_REMOVEDIR);
+		log_event(LOG_WARN, "earlier_cleared",
+		    "what a daemon that died had left is removed",
+		    LOG_STR("path", path), LOG_INT("killed", killed));
+	}
+	close(fd);
+}
+
+void
+scratch_take_over(struct scratch *s)
+{
+	const char *own = strrchr(s->base, '/') + 1;
+	DIR *dir = opendir(parent_dir());
+	struct dirent *de;
+
+	if (dir == NULL)
+		return;
+	while ((de = readdir(dir)) != NULL)
+		if (strncmp(de->d_name, NAME, sizeof(NAME) - 1) == 0 &&
+		    strlen(de->d_name) == strlen(own) &&
+		    strcmp(de->d_name, own) != 0)
+			take_over(s, dirfd(dir), de->d_name);
+	closedir(dir);
+	if (!TAILQ_EMPTY(&s->doomed))
+		loop_timer_in(s->slice, 5);
+}
+
+/* True unless another daemon, just starting, took it for a dead one's. */
+static bool
+is_ours(const struct scratch *s)
+{
+	struct stat by_fd, by_path;
+
+	return flock(s->base_fd, LOCK_EX | LOCK_NB) == 0 &&
+	    fstat(s->base_fd, &by_fd) == 0 && stat(s->base, &by_path) == 0 &&
+	    by_fd.st_ino == by_path.st_ino;
+}
+
 static int
 make_base(struct scratch *s, struct err *e)
 {
-	int n = snprintf(s->base, sizeof(s->base), "%s/" OURS "XXXXXX",
+	int n = snprintf(s->base, sizeof(s->base), "%s/" NAME "XXXXXX",
 	    parent_dir());
 
 	if (n < 0 || (size_t)n >= sizeof(s->base)) {
@@ -181,12 +301,31 @@ make_base(struct scratch *s, struct err *e)
 		return -1;
 	}
 	s->base_fd = open(s->base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (s->base_fd == -1 || flock(s->base_fd, LOCK_EX | LOCK_NB) == -1 ||
-	    access(s->base, F_OK) == -1) {
-		err_sys(e, "lock %s", s->base);
+	if (s->base_fd == -1 && errno != ENOENT) {
+		err_sys(e, "open %s", s->base);
 		return -1;
 	}
 	return 0;
+}
+
+static int
+claim_base(struct scratch *s, struct err *e)
+{
+	for (int i = 0; i < TRIES; i++) {
+		s->base_fd = -1;
+		if (make_base(s, e) == -1) {
+			s->base[0] = '\0';
+			return -1;
+		}
+		if (s->base_fd != -1 && is_ours(s))
+			return 0;
+		if (s->base_fd != -1)
+			close(s->base_fd);
+	}
+	s->base_fd = -1;
+	s->base[0] = '\0';
+	err_set(e, "no temporary directory below %s stays ours", parent_dir());
+	return -1;
 }
 
 struct scratch *
@@ -201,7 +340,7 @@ scratch_create(struct loop *l, struct err *e)
 	s->slice = evtimer_new(loop_base(l), on_slice, s);
 	if (s->slice == NULL)
 		panic("out of memory");
-	if (make_base(s, e) == -1) {
+	if (claim_base(s, e) == -1) {
 		scratch_free(s);
 		return NULL;
 	}
@@ -224,7 +363,8 @@ scratch_free(struct scratch *s)
 	}
 	if (s->base_fd != -1)
 		close(s->base_fd);
-	rmdir(s->base);
+	if (s->base[0] != '\0')
+		rmdir(s->base);
 	if (s->slice != NULL)
 		event_free(s->slice);
 	free(s);
@@ -312,89 +452,4 @@ scratch_copy(struct scratch *s, const char *path, const char *name,
 	free(text);
 	free(to);
 	return rc;
-}
-
-/* --- what a killed daemon left ---------------------------------------- */
-
-/* Kills, and sees to it that nobody is left who could overlap a new one. */
-static int
-kill_old(struct scratch *s, const char *dir)
-{
-	int64_t end = loop_now_ms() + END_MS;
-	int found, most = 0;
-
-	do {
-		found = stray_kill_in(dir, s->user);
-		if (found > most)
-			most = found;
-		if (found > 0)
-			usleep(5000);
-	} while (found > 0 && loop_now_ms() < end);
-	return most;
-}
-
-static void
-doom_all_in(struct scratch *s, int dir)
-{
-	DIR *list = fdopendir(dup(dir));
-	char up[NAME_SIZE];
-	struct dirent *de;
-
-	while (list != NULL && (de = readdir(list)) != NULL) {
-		if (strcmp(de->d_name, ".") == 0 ||
-		    strcmp(de->d_name, "..") == 0)
-			continue;
-		make_name(up);
-		fsuser_begin(s->user);
-		if (renameat(dir, de->d_name, s->base_fd, up) == 0)
-			doom(s, up);
-		fsuser_end(s->user);
-	}
-	if (list != NULL)
-		closedir(list);
-}
-
-static int
-sweep_one(struct scratch *s, const char *path)
-{
-	int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	struct stat st;
-	int found = 0;
-
-	if (fd == -1)
-		return 0;
-	if (fstat(fd, &st) == 0 && st.st_uid == geteuid() &&
-	    flock(fd, LOCK_EX | LOCK_NB) == 0) {
-		found = kill_old(s, path);
-		doom_all_in(s, fd);
-		rmdir(path);
-	}
-	close(fd);
-	return found;
-}
-
-int
-scratch_sweep_old(struct scratch *s)
-{
-	const char *parent = parent_dir();
-	DIR *list = opendir(parent);
-	struct dirent *de;
-	int found = 0;
-
-	while (list != NULL && (de = readdir(list)) != NULL) {
-		char *path;
-
-		if (strncmp(de->d_name, OURS, sizeof(OURS) - 1) != 0 ||
-		    strlen(de->d_name) != sizeof(OURS) - 1 + 6)
-			continue;
-		path = xasprintf("%s/%s", parent, de->d_name);
-		if (strcmp(path, s->base) != 0)
-			found += sweep_one(s, path);
-		free(path);
-	}
-	if (list != NULL)
-		closedir(list);
-	if (!TAILQ_EMPTY(&s->doomed))
-		loop_timer_in(s->slice, 5);
-	return found;
 }

@@ -11,9 +11,9 @@
  * not list it, and their names cannot be guessed: that keeps processes of
  * one user out of each other's.
  *
- * We hold a lock on ours for as long as we live: one without a lock is what
- * a killed daemon left, and its name in the environment of a process, or
- * its working directory, tells a handler that outlived it.
+ * The directory is locked while its daemon lives.  scratch_take_over(): whatever a
+ * dead daemon of the same user left below the same parent is removed, and
+ * processes that still run there are killed.
  */
 #ifndef SCRATCH_H
 #define SCRATCH_H
@@ -34,9 +34,8 @@ void scratch_free(struct scratch *s);
 
 /* Before the first is made; u is lent until the end. */
 int scratch_set_user(struct scratch *s, const struct fsuser *u, struct err *e);
-/* Kills and removes what killed daemons left beside ours.  May take a
- * moment: for the start.  How many processes there were. */
-int scratch_sweep_old(struct scratch *s);
+/* For the start: what dead daemons left beside ours. */
+void scratch_take_over(struct scratch *s);
 
 int scratch_make(struct scratch *s, char path[SCRATCH_PATH], struct err *e);
 void scratch_remove(struct scratch *s, const char *path);

@@ -100,18 +100,26 @@ stray_lives(pid_t pid)
 	return parent_of(pid) == getpid();
 }
 
+/* The TMPDIR in its environment, in a static buffer; NULL if it has none. */
+static const char *
+tmpdir_of(pid_t pid)
+{
+	static char env[ENVIRON_MAX];
+	static const char name[] = "TMPDIR=";
+	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
+
+	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
+		if (strncmp(env + at, name, sizeof(name) - 1) == 0)
+			return env + at + sizeof(name) - 1;
+	return NULL;
+}
+
 bool
 stray_has_dir(pid_t pid, const char *dir)
 {
-	static char env[ENVIRON_MAX];
-	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
-	char want[300];
+	const char *has = tmpdir_of(pid);
 
-	snprintf(want, sizeof(want), "TMPDIR=%s", dir);
-	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
-		if (strcmp(env + at, want) == 0)
-			return true;
-	return false;
+	return has != NULL && strcmp(has, dir) == 0;
 }
 
 static bool
@@ -123,10 +131,10 @@ begins_below(const char *path, const char *dir)
 }
 
 static bool
-is_in(pid_t pid, const char *dir)
+is_below(pid_t pid, const char *dir)
 {
-	static char env[ENVIRON_MAX];
 	char path[64], cwd[1024];
+	const char *has;
 	ssize_t n;
 
 	snprintf(path, sizeof(path), "/proc/%d/cwd", (int)pid);
@@ -134,44 +142,41 @@ is_in(pid_t pid, const char *dir)
 	cwd[n > 0 ? n : 0] = '\0';
 	if (begins_below(cwd, dir))
 		return true;
-	n = read_proc(pid, "environ", env, sizeof(env));
-	for (ssize_t at = 0; at < n; at += (ssize_t)strlen(env + at) + 1)
-		if (strncmp(env + at, "TMPDIR=", 7) == 0 &&
-		    begins_below(env + at + 7, dir))
-			return true;
-	return false;
+	has = tmpdir_of(pid);
+	return has != NULL && begins_below(has, dir);
 }
 
+/* Only its own user may look at a process. */
 static bool
-is_in_as(pid_t pid, const char *dir, const struct fsuser *u)
+is_below_as(pid_t pid, const char *dir, const struct fsuser *u)
 {
-	bool in = is_in(pid, dir);
+	bool is = is_below(pid, dir);
 
-	if (in || !u->other)
-		return in;
+	if (is || !u->other)
+		return is;
 	fsuser_begin_proc(u);
-	in = is_in(pid, dir);
+	is = is_below(pid, dir);
 	fsuser_end(u);
-	return in;
+	return is;
 }
 
 int
-stray_kill_in(const char *dir, const struct fsuser *u)
+stray_kill_below(const char *dir, const struct fsuser *u)
 {
 	DIR *proc = opendir("/proc");
-	pid_t self = getpid();
 	struct dirent *de;
 	int n = 0;
 
-	while (proc != NULL && (de = readdir(proc)) != NULL) {
+	if (proc == NULL)
+		return 0;
+	while ((de = readdir(proc)) != NULL) {
 		pid_t pid = (pid_t)atoi(de->d_name);
 
-		if (pid <= 0 || pid == self || !is_in_as(pid, dir, u))
+		if (pid <= 1 || pid == getpid())
 			continue;
-		kill(pid, SIGKILL);
-		n++;
+		if (is_below_as(pid, dir, u) && kill(pid, SIGKILL) == 0)
+			n++;
 	}
-	if (proc != NULL)
-		closedir(proc);
+	closedir(proc);
 	return n;
 }

@@ -19,8 +19,8 @@ size_t stray_children(pid_t *pids, size_t max);
 bool stray_lives(pid_t pid);
 /* True if the process was given this private directory as TMPDIR. */
 bool stray_has_dir(pid_t pid, const char *dir);
-/* Kills each process that was given a directory below dir, or works in one;
- * also those of u.  How many there were. */
-int stray_kill_in(const char *dir, const struct fsuser *u);
+/* Kills whoever was given a directory below this one, or works in one; also
+ * those of u.  How many there were. */
+int stray_kill_below(const char *dir, const struct fsuser *u);
 
 #endif

@@ -167,6 +167,8 @@ $$;
 -- outbox._claim_gate(targets): a look at each lane without any lock: is there
 -- something to claim, reap or sweep, or when will there be?  Touches a
 -- handful of index pages a lane however many deliveries wait or are paused.
+-- OFFSET 0 keeps each EXISTS from being planned as a hash of all lanes, which
+-- looks cheap on an empty table and stays cached when that fills.
 CREATE OR REPLACE FUNCTION outbox._claim_gate(p_target_ids bigint[])
 RETURNS TABLE (n bigint, target_id bigint, answer text, seen_pos bigint, reap boolean,
                sweep boolean, next_due_ms bigint)
@@ -201,14 +203,14 @@ BEGIN
       JOIN outbox.subscriber s ON s.subscriber_id = g.subscriber_id
      CROSS JOIN LATERAL (SELECT
            EXISTS (SELECT FROM outbox.fresh f
-                    WHERE f.target_id = t.id AND f.fact_id > l.pos) AS fresh,
+                    WHERE f.target_id = t.id AND f.fact_id > l.pos OFFSET 0) AS fresh,
            EXISTS (SELECT FROM outbox.exception e
-                    WHERE e.target_id = t.id AND e.due_at <= statement_timestamp()) AS due,
+                    WHERE e.target_id = t.id AND e.due_at <= statement_timestamp() OFFSET 0) AS due,
            EXISTS (SELECT FROM outbox.claim c
-                    WHERE c.target_id = t.id AND c.expires_at <= statement_timestamp())
+                    WHERE c.target_id = t.id AND c.expires_at <= statement_timestamp() OFFSET 0)
            OR EXISTS (SELECT FROM outbox.exception e
                        WHERE e.target_id = t.id AND e.status = 'claimed' AND NOT e.expired
-                         AND e.claim_expires_at <= statement_timestamp()) AS reap,
+                         AND e.claim_expires_at <= statement_timestamp() OFFSET 0) AS reap,
            l.low < l.pos AND l.swept_at < statement_timestamp() - interval '1 s' AS sweep) w
      ORDER BY t.n;
 END
@@ -302,7 +304,7 @@ BEGIN
         SELECT f.fact_id, max(x.published_at) OVER (ORDER BY f.fact_id), x.authority_seq, 0, false,
                x.frame_bytes, x.contract_key, x.workspace, x.graph_id
           FROM fresh f JOIN outbox.fact x ON x.fact_id = f.fact_id
-    ), judged AS (
+    ), judged AS MATERIALIZED (
         SELECT c.*, CASE
                WHEN p_lapses AND outbox._lapse_reason(p_target, c.authority_seq, c.contract_key,
                     c.workspace) IS NOT NULL

@@ -94,9 +94,9 @@ BEGIN
     FOR v_target IN
         SELECT a.target_id FROM outbox.absence a
          WHERE a.absent_ms >= p_grace_ms
-           AND (EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = a.target_id)
+           AND (EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = a.target_id OFFSET 0)
                 OR EXISTS (SELECT FROM outbox.exception e
-                            WHERE e.target_id = a.target_id AND e.due_at IS NOT NULL))
+                            WHERE e.target_id = a.target_id AND e.due_at IS NOT NULL OFFSET 0))
          ORDER BY a.target_id
     LOOP
         PERFORM outbox._pause_lane(v_target, 'frozen_handler_unavailable', 1000);
@@ -113,22 +113,29 @@ AS $$
 DECLARE
     v_most bigint;
     v_lane record;
+    v_ids bigint[];
 BEGIN
     SELECT max(d.max_bytes) INTO v_most FROM outbox.daemon d
      WHERE d.last_seen_at > outbox._alive_since() AND NOT d.stopping;
     FOR v_lane IN
         SELECT e.target_id, array_agg(e.fact_id) AS ids FROM (
-            SELECT x.target_id, x.fact_id FROM outbox.exception x
+            SELECT x.target_id, x.fact_id FROM (
+                SELECT y.target_id, y.fact_id FROM outbox.exception y
+                 WHERE y.oversize_since <= statement_timestamp() - p_grace_ms * interval '1 millisecond'
+                   AND y.status = 'pending' OFFSET 0) x -- these first, not every large fact
               JOIN outbox.fact f ON f.fact_id = x.fact_id
-             WHERE x.oversize_since <= clock_timestamp() - p_grace_ms * interval '1 millisecond'
-               AND x.status = 'pending' AND f.frame_bytes > v_most
+             WHERE f.frame_bytes > v_most
              LIMIT 1000) e
          GROUP BY e.target_id ORDER BY e.target_id
     LOOP
         PERFORM FROM outbox.lane l WHERE l.target_id = v_lane.target_id FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND THEN
-            PERFORM outbox._set_aside(v_lane.target_id, v_lane.ids,
-                array_fill('exceeds_memory_budget'::text, ARRAY[cardinality(v_lane.ids)]));
+            -- again under the lock: a larger daemon may have claimed some
+            SELECT array_agg(e.fact_id) INTO v_ids FROM outbox.exception e
+             WHERE e.target_id = v_lane.target_id AND e.fact_id = ANY (v_lane.ids)
+               AND e.status = 'pending' AND e.oversize_since IS NOT NULL;
+            PERFORM outbox._set_aside(v_lane.target_id, v_ids,
+                array_fill('exceeds_memory_budget'::text, ARRAY[coalesce(cardinality(v_ids), 0)]));
         END IF;
     END LOOP;
 END
@@ -161,9 +168,9 @@ BEGIN
         SELECT t.target_id FROM outbox.target t
           JOIN outbox.installation i ON i.installation_id = t.installation_id
          WHERE i.state IN ('inactive', 'removed')
-           AND (EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = t.target_id)
+           AND (EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = t.target_id OFFSET 0)
                 OR EXISTS (SELECT FROM outbox.exception e
-                            WHERE e.target_id = t.target_id AND e.due_at IS NOT NULL))
+                            WHERE e.target_id = t.target_id AND e.due_at IS NOT NULL OFFSET 0))
          ORDER BY t.target_id LIMIT 100
     LOOP
         PERFORM outbox._pause_lane(v_target, 'installation_inactive', 1000);
@@ -198,10 +205,13 @@ BEGIN
 END
 $$;
 
--- outbox._duties(worker, grace_ms): those that are due, if nobody else is at it.
+-- outbox._duties(worker, grace_ms): those that are due, if nobody else is at
+-- it.  Its settings hold for all of them: by index, whatever waits.
 CREATE OR REPLACE FUNCTION outbox._duties(p_worker uuid, p_grace_ms bigint) RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 BEGIN
     IF NOT EXISTS (SELECT FROM outbox.duty d

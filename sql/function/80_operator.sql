@@ -3,11 +3,14 @@
 
 -- outbox._find(event, subscriber): the fact and the target that the
 -- subscriber's delivery is bound to, or OB010.  A fact has at most one target
--- of a subscriber, for a graph with two does not compile.
+-- of a subscriber, for a graph with two does not compile.  (OFFSET 0: look
+-- by key, never hash a whole table.)
 CREATE OR REPLACE FUNCTION outbox._find(p_event uuid, p_subscriber text,
     OUT fact_id bigint, OUT target_id bigint)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 BEGIN
     SELECT x.fact_id, t.target_id INTO _find.fact_id, _find.target_id
@@ -15,13 +18,13 @@ BEGIN
       JOIN outbox.target t ON t.subscriber_id = p_subscriber
      WHERE x.event_id = p_event
        AND (EXISTS (SELECT FROM outbox.fresh f
-                     WHERE f.target_id = t.target_id AND f.fact_id = x.fact_id)
+                     WHERE f.target_id = t.target_id AND f.fact_id = x.fact_id OFFSET 0)
             OR EXISTS (SELECT FROM outbox.exception e
-                        WHERE e.target_id = t.target_id AND e.fact_id = x.fact_id)
+                        WHERE e.target_id = t.target_id AND e.fact_id = x.fact_id OFFSET 0)
             OR EXISTS (SELECT FROM outbox.receipt r
-                        WHERE r.target_id = t.target_id AND r.fact_id = x.fact_id)
+                        WHERE r.target_id = t.target_id AND r.fact_id = x.fact_id OFFSET 0)
             OR EXISTS (SELECT FROM outbox.discarded d
-                        WHERE d.target_id = t.target_id AND d.fact_id = x.fact_id));
+                        WHERE d.target_id = t.target_id AND d.fact_id = x.fact_id OFFSET 0));
     IF NOT FOUND THEN
         RAISE EXCEPTION 'no delivery of event % to %', p_event, p_subscriber
             USING ERRCODE = 'OB010', HINT = 'outboxctl event show EVENT';
@@ -38,6 +41,8 @@ CREATE OR REPLACE FUNCTION outbox._hold(p_event uuid, p_subscriber text, p_gener
 RETURNS outbox.exception
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     w record;

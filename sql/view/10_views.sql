@@ -191,7 +191,8 @@ RETURNS TABLE (subscriber_id text, generation int, status text, attempt_count in
     pause_reason text, delivered_at timestamptz)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
-SET jit = off
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
     SELECT d.subscriber_id, d.generation, d.status, d.attempt_count, d.pause_reason, d.delivered_at
       FROM outbox.deliveries d
@@ -230,8 +231,12 @@ AS $$
            (SELECT count(*) FROM (SELECT FROM outbox.claim c WHERE c.target_id = l.target_id
                                      AND c.expires_at <= statement_timestamp() LIMIT p_cap) q)
            + (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
-                                       AND e.status = 'claimed' AND e.claim_expires_at <= statement_timestamp()
-                                     LIMIT p_cap) q)
+                                       AND e.status = 'claimed' AND NOT e.expired
+                                       AND e.claim_expires_at <= statement_timestamp() LIMIT p_cap) q)
+           -- those seen already are due: looked for among the first that are
+           + (SELECT count(*) FROM (SELECT e.status FROM outbox.exception e WHERE e.target_id = l.target_id
+                                       AND e.due_at <= statement_timestamp() ORDER BY e.due_at LIMIT p_cap) q
+               WHERE q.status = 'claimed')
       FROM outbox.lanes l
      ORDER BY l.subscriber_id COLLATE "C", l.target_id
 $$;

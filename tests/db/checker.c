@@ -808,9 +808,14 @@ main(int argc, char **argv)
 	phase = DRAIN;
 	for (int i = 0; i < PUBLISHERS; i++)
 		pthread_join(publishers[i].thread, NULL);
-	db_until(super, "f",
-	    "SELECT EXISTS (SELECT FROM outbox.fresh) OR EXISTS (SELECT FROM "
-	    "outbox.exception) OR EXISTS (SELECT FROM outbox.claim)");
+	/* a slow machine makes many suspects, and they go one at a time */
+	for (int n = 0; n < 6; n++)
+		if (strcmp(
+			db_until(super, "f",
+			    "SELECT EXISTS (SELECT FROM outbox.fresh) OR EXISTS (SELECT FROM "
+			    "outbox.exception) OR EXISTS (SELECT FROM outbox.claim)"),
+			"f") == 0)
+			break;
 	phase = STOP;
 	for (int i = 0; i < CLAIMERS; i++)
 		pthread_join(claimers[i].thread, NULL);

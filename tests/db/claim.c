@@ -425,7 +425,24 @@ a_late_commit_is_delivered_within_one_sweep(void)
 	    w, l.target);
 	IS(super, "t",
 	    "SELECT clock_timestamp() - "
-	    "current_setting('test.at')::timestamptz < '1.5 s'");
+	    "current_setting('test.at')::timestamptz < '3 s'");
+}
+
+/* Other databases of the cluster have transactions too: sweep until. */
+static void
+low_catches_up(void)
+{
+	for (int n = 0; n < 2000; n++) {
+		sweep_is_due();
+		SAME(next_event(), "empty");
+		if (strcmp(db_get(super,
+			       "SELECT low = pos FROM outbox.lane WHERE "
+			       "target_id = %s",
+			       l.target),
+			"t") == 0)
+			return;
+	}
+	CHECK(!"low caught up");
 }
 
 static void
@@ -457,13 +474,7 @@ low_never_passes_an_open_publisher(void)
 	    fact, fact, l.target);
 	sweep_is_due();
 	SAME(next_event(), late);
-	/* with no publisher left low catches up, and sweeping ends */
-	for (int n = 0; n < 3; n++) {
-		sweep_is_due();
-		SAME(next_event(), "empty");
-	}
-	IS(super, "t", "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
-	    l.target);
+	low_catches_up(); /* with no publisher left, and sweeping ends */
 }
 
 static void
@@ -531,12 +542,7 @@ a_stored_transaction_id_of_another_cluster_is_forgotten(void)
 	    "target_id = %s",
 	    l.target);
 	SAME(next_event(), e);
-	for (int n = 0; n < 4; n++) {
-		sweep_is_due();
-		SAME(next_event(), "empty");
-	}
-	IS(super, "t", "SELECT low = pos FROM outbox.lane WHERE target_id = %s",
-	    l.target);
+	low_catches_up();
 }
 
 static void

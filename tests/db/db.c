@@ -14,6 +14,11 @@
 PGconn *super;
 
 static PGconn *open_now[MAX_OPEN];
+static char open_role[MAX_OPEN][16]; /* "": not to be used again */
+
+/* Sessions of earlier tests: a new one has to plan every function anew. */
+static PGconn *idle_now[MAX_OPEN];
+static char idle_role[MAX_OPEN][16];
 static char **texts;
 static size_t n_texts;
 static int faults; /* of the running test */
@@ -86,6 +91,21 @@ db_publishers_have_snapshots(void)
 	return level != NULL && strcmp(level, "read committed") != 0;
 }
 
+static PGconn *
+remember(PGconn *c, const char *role)
+{
+	int i;
+
+	PQsetNoticeReceiver(c, on_notice, NULL);
+	for (i = 0; i < MAX_OPEN && open_now[i] != NULL; i++)
+		;
+	if (i == MAX_OPEN)
+		abort();
+	open_now[i] = c;
+	snprintf(open_role[i], sizeof(open_role[i]), "%s", role);
+	return c;
+}
+
 PGconn *
 db_open_with(const char *role, const char *options)
 {
@@ -94,7 +114,6 @@ db_open_with(const char *role, const char *options)
 	const char *values[3] = {NULL};
 	char user[64] = "postgres", opts[256];
 	PGconn *c;
-	int i;
 
 	if (role != NULL)
 		snprintf(user, sizeof(user), "t_%s", role);
@@ -103,14 +122,12 @@ db_open_with(const char *role, const char *options)
 		level = getenv("DB_ISOLATION");
 	/* options are split at spaces, unless escaped */
 	snprintf(opts, sizeof(opts),
-	    "-c statement_timeout=60000 -c default_transaction_isolation=%s",
+	    "-c statement_timeout=60000 -c default_transaction_isolation=%s "
+	    "%s",
 	    strcmp(level, "read committed") == 0	? "read\\ committed"
 		: strcmp(level, "repeatable read") == 0 ? "repeatable\\ read"
-							: level);
-	if (options != NULL) {
-		strncat(opts, " ", sizeof(opts) - strlen(opts) - 1);
-		strncat(opts, options, sizeof(opts) - strlen(opts) - 1);
-	}
+							: level,
+	    options != NULL ? options : "");
 	values[0] = user;
 	values[1] = opts;
 	c = PQconnectdbParams(keys, values, 0);
@@ -118,18 +135,24 @@ db_open_with(const char *role, const char *options)
 		printf("Bail out! %s", PQerrorMessage(c));
 		exit(1);
 	}
-	PQsetNoticeReceiver(c, on_notice, NULL);
-	for (i = 0; i < MAX_OPEN && open_now[i] != NULL; i++)
-		;
-	if (i == MAX_OPEN)
-		abort();
-	open_now[i] = c;
-	return c;
+	return remember(c,
+	    options != NULL    ? ""
+		: role != NULL ? role
+			       : "super");
 }
 
 PGconn *
 db_open(const char *role)
 {
+	const char *name = role != NULL ? role : "super";
+
+	for (int i = 0; i < MAX_OPEN; i++)
+		if (idle_now[i] != NULL && strcmp(idle_role[i], name) == 0) {
+			PGconn *c = idle_now[i];
+
+			idle_now[i] = NULL;
+			return remember(c, name);
+		}
 	return db_open_with(role, NULL);
 }
 
@@ -140,6 +163,33 @@ db_close(PGconn *c)
 		if (open_now[i] == c)
 			open_now[i] = NULL;
 	PQfinish(c);
+}
+
+/* A test has ended: its session is as good as new, or closed. */
+static void
+put_aside(int n)
+{
+	static const char *const reset[] = {"ROLLBACK", "UNLISTEN *",
+	    "SELECT pg_advisory_unlock_all()", "CLOSE ALL", "RESET ALL",
+	    "DISCARD TEMP"};
+	PGconn *c = open_now[n];
+	PGnotify *note;
+	int i;
+
+	for (i = 0; i < MAX_OPEN && idle_now[i] != NULL; i++)
+		;
+	if (open_role[n][0] == '\0' || i == MAX_OPEN ||
+	    PQtransactionStatus(c) == PQTRANS_ACTIVE) {
+		db_close(c);
+		return;
+	}
+	for (size_t k = 0; k < sizeof(reset) / sizeof(reset[0]); k++)
+		PQclear(PQexec(c, reset[k]));
+	while ((note = PQnotifies(c)) != NULL)
+		PQfreemem(note);
+	idle_now[i] = c;
+	strcpy(idle_role[i], open_role[n]);
+	open_now[n] = NULL;
 }
 
 static const char *
@@ -327,7 +377,7 @@ run_one(const struct db_test *t)
 	t->run();
 	for (int i = 0; i < MAX_OPEN; i++)
 		if (open_now[i] != NULL)
-			db_close(open_now[i]);
+			put_aside(i);
 	for (size_t i = 0; i < n_texts; i++)
 		free(texts[i]);
 	n_texts = 0;
@@ -353,6 +403,8 @@ db_main(int argc, char **argv, const struct db_test *tests, int n)
 		run_one(&tests[i]);
 		failed |= faults > 0;
 	}
+	for (int i = 0; i < MAX_OPEN; i++)
+		PQfinish(idle_now[i]);
 	free(texts);
 	texts = NULL;
 	return failed;
@@ -532,13 +584,11 @@ claim_expire(const struct item *i)
 {
 	db_run(super,
 	    "UPDATE outbox.claim SET claimed_at = clock_timestamp() - "
-	    "interval '2 s', expires_at = clock_timestamp() - interval "
-	    "'1 ms' WHERE claim_id = '%s'",
+	    "interval '2 s', expires_at = clock_timestamp() WHERE claim_id = '%s'",
 	    i->claim);
 	db_run(super,
 	    "UPDATE outbox.exception SET claimed_at = clock_timestamp() - "
-	    "interval '2 s', claim_expires_at = clock_timestamp() - "
-	    "interval '1 ms' WHERE claim_id = '%s' AND target_id = %s AND "
+	    "interval '2 s', claim_expires_at = clock_timestamp() WHERE claim_id = '%s' AND target_id = %s AND "
 	    "fact_id = %s",
 	    i->claim, i->target, i->fact);
 }

@@ -37,7 +37,8 @@ int db_main(int argc, char **argv, const struct db_test *tests, int n);
  * A session as login t_ROLE (publisher, dispatcher, operator, viewer, nobody;
  * NULL: superuser).  Publishers have the isolation level that DB_ISOLATION
  * names, all others ask for READ COMMITTED as outboxd and outboxctl do.
- * Closed when the test ends.
+ * Given up when the test ends; db_open() may hand out one that an earlier
+ * test has left, put back in order, db_open_with() never does.
  */
 PGconn *db_open(const char *role);
 PGconn *db_open_with(const char *role, const char *options);
@@ -124,7 +125,7 @@ int lane_claimed(void); /* how many items the last lane_claim() gave */
 /* One delivery, which must be there. */
 struct item lane_claim_one(PGconn *d, const char *worker, const struct lane *l,
     int lease_ms);
-/* Lets a claim run out: its lease ends in the past, by the superuser. */
+/* Lets a claim run out: its lease ends now, by the superuser. */
 void claim_expire(const struct item *i);
 
 /* The answers, joined by spaces. */

@@ -499,7 +499,7 @@ receipts_have_a_partition_for_this_month_and_the_next_two(void)
 	lane_publish(&l);
 	SAME(settle_one(d, w, lane_claim_one(d, w, &l, 60000), "ack"), "done");
 	IS(super,
-	    db_text("receipt_%s",
+	    db_text("outbox.receipt_%s",
 		db_get(super,
 		    "SELECT to_char(now() AT TIME ZONE "
 		    "'UTC', 'YYYYMM')")),

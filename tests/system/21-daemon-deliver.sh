@@ -8,7 +8,7 @@ export SECRET PGAPPNAME
 CONTRACT=shop.ordered@v1 handler good <<'SH'
 cat >"$T/run/good.$OUTBOX_EVENT_ID"
 SH
-CONTRACT=shop.ordered@v1 handler bad 'retry: {base: 50ms, cap: 100ms}' <<'SH'
+CONTRACT=shop.ordered@v1 handler bad 'retry: {base: 50ms, cap: 100ms, max_attempts: 9999}' <<'SH'
 [ -e "$T/mended" ] || { echo "no route" >&2; exit 1; }
 SH
 handler body <<'SH'

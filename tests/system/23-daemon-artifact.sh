@@ -103,7 +103,7 @@ for how in rewritten replaced disguised; do
 	chmod 755 "$T/forged"
 	case $how in
 	rewritten) cat "$T/forged" >"$dir/bin/handle" ;;
-	replaced) cp "$T/forged" "$T/tmp" && mv "$T/tmp" "$dir/bin/handle" ;;
+	replaced) cp "$T/forged" "$T/new" && mv "$T/new" "$dir/bin/handle" ;;
 	disguised) # same size, same time of change
 		cat "$T/forged" >"$dir/bin/handle"
 		touch -r "$T/good" "$dir/bin/handle" ;;

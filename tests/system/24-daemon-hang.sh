@@ -28,7 +28,7 @@ sleep 1000 &
 echo $! >>"$T/run/left"
 setsid sleep 1000 &
 echo $! >>"$T/run/left"
-(setsid sh -c 'echo $$ >>'"$T/run/left"'; exec sleep 1000' &) 
+(setsid sh -c 'echo $$ >>'"$T/run/left"'; exec sleep 1000' &)
 until [ "$(grep -c . "$T/run/left")" = 3 ]; do sleep 0.02; done
 SH
 # Dies of TERM properly.

@@ -12,7 +12,7 @@
 # Handlers tell what they do in files below $T, for what the daemon says of
 # itself is what is tested.
 
-. "$(dirname "$0")/lib.sh"
+. "$(dirname "$0")/../system/lib.sh"
 
 # The machine may be slow: conditions get long, and time is only measured
 # where a sentence is about it.
@@ -22,7 +22,9 @@ begin_daemon() {
 	begin "$1"
 	ctl schema install >/dev/null 2>"$T/err" ||
 	    { cat "$T/err" >&2; exit 70; }
-	mkdir "$T/lock" "$T/run"
+	mkdir "$T/lock" "$T/run" "$T/tmp"
+	TMPDIR=$T/tmp # where private directories are made
+	export TMPDIR
 	daemon_config "$T/outboxd.yaml"
 }
 

@@ -287,14 +287,14 @@ START_TEST(with_one_user_local_sockets_and_ptrace_are_refused)
 }
 END_TEST
 
-START_TEST(the_daemon_cannot_be_signalled_even_by_its_own_user)
+START_TEST(with_paths_the_daemon_cannot_be_signalled_by_its_own_user)
 {
 	char pid[16];
 
 	if (lacks(landlock_abi() >= LANDLOCK_ABI_SCOPES,
 		"Landlock keeps no signals"))
 		return;
-	ck_assert_int_eq(configure(NULL, "", ""), 0);
+	ck_assert_int_eq(configure(NULL, "paths: ", "{read: [/opt]}"), 0);
 	snprintf(pid, sizeof(pid), "%d", (int)getpid());
 	ck_assert_str_eq(try("signal", pid), "EPERM");
 }
@@ -596,7 +596,7 @@ END_TEST
 
 UNIT_TESTS_FIXTURE(isolation, setup, teardown,
     with_one_user_local_sockets_and_ptrace_are_refused,
-    the_daemon_cannot_be_signalled_even_by_its_own_user,
+    with_paths_the_daemon_cannot_be_signalled_by_its_own_user,
     listed_paths_can_be_read_or_written_and_no_others, an_unfit_user_is_refused,
     another_user_has_its_ids_no_groups_and_no_capabilities,
     another_user_has_a_private_directory_that_nobody_else_finds,

@@ -198,6 +198,21 @@ START_TEST(a_repeated_warning_is_held_and_counted)
 }
 END_TEST
 
+START_TEST(a_warning_is_news_again_once_its_cause_was_over)
+{
+	log_event(LOG_WARN, "link_lost", "lost");
+	log_event(LOG_WARN, "link_lost", "lost");
+	(void)heard();
+	log_unfold("link_lost");
+	log_event(LOG_WARN, "link_lost", "lost");
+	ck_assert_str_eq(heard(),
+	    "level=warn event=repeats_folded msg=\"the "
+	    "same was said again\" of=link_lost "
+	    "repeats=1\n"
+	    "level=warn event=link_lost msg=lost\n");
+}
+END_TEST
+
 START_TEST(warnings_that_differ_and_infos_are_all_written)
 {
 	log_event(LOG_WARN, "a", "m", LOG_INT("n", 1));
@@ -251,6 +266,7 @@ UNIT_TESTS_FIXTURE(log, setup, teardown,
     any_bytes_become_json_that_reads, broken_utf8_and_c1_controls_are_escaped,
     long_values_are_cut_and_say_so, a_field_that_does_not_fit_is_left_out_whole,
     a_repeated_warning_is_held_and_counted,
+    a_warning_is_news_again_once_its_cause_was_over,
     warnings_that_differ_and_infos_are_all_written,
     more_different_warnings_than_slots_lose_none,
     a_rate_lets_the_burst_and_then_its_share_through)
