@@ -2,18 +2,18 @@
  * scratch.h - the private, empty directory of each handler process.
  *
  * All of them live in one directory of ours, below $RUNTIME_DIRECTORY,
- * $TMPDIR or /tmp.  What a handler left behind is
- * removed in slices between other work, however much and however deep it
- * is: a directory found inside is moved up beside its parent and becomes
- * one more to empty, so no path grows and no recursion happens.
+ * $TMPDIR or /tmp.  What a handler left behind is removed in slices between
+ * other work, however much and however deep it is: a directory found inside
+ * is moved up beside its parent and becomes one more to empty, so no path
+ * grows and no recursion happens.
  *
  * With plugins.user they belong to it.  It can then pass through ours but
  * not list it, and their names cannot be guessed: that keeps processes of
  * one user out of each other's.
  *
- * The directory is locked while its daemon lives.  scratch_take_over(): whatever a
- * dead daemon of the same user left below the same parent is removed, and
- * processes that still run there are killed.
+ * The directory is locked while its daemon lives.  When one takes over,
+ * whatever a dead daemon of the same user left below the same parent is
+ * removed, and processes that still run there are killed.
  */
 #ifndef SCRATCH_H
 #define SCRATCH_H
