@@ -219,6 +219,17 @@ check-asan:
 check-valgrind: tests
 	BUILD=$(BUILD) VALGRIND=1 tests/run-all unit
 
+# What things cost here; see tests/bench.
+.PHONY: bench-spawn
+bench-spawn: $(BUILD)/bench/spawn
+	$(BUILD)/bench/spawn
+
+$(BUILD)/bench/%: tests/bench/%.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(filter %.o,$^) $(LIBS)
+
 # Everything else
 
 .PHONY: bootstrap demo
