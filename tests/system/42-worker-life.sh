@@ -83,6 +83,16 @@ wait_for 10 sql_is 0 "SELECT count(*) FROM outbox.breakers" &&
 is "workers are shown, too" "$(sql "SELECT ready FROM outbox.workers
     WHERE plugin_id = 'test.down'")" 1
 
+# ---- an installation that is deactivated ----
+e=$(tell down "cancel; retry")
+wait_for 20 grep -q "start .*$e" "$T/down"
+ctl plugin deactivate test.down >/dev/null
+passes "what runs for an installation that is deactivated is cancelled: operator" \
+    wait_for 10 grep -q "^cancel .*operator" "$T/down"
+becomes "and paused, no attempt lost" "$e" \
+    "status = 'paused' AND pause_reason = 'installation_inactive'" 20
+passes "its process ends by itself" wait_for 10 grep -q ^eof "$T/down"
+
 # ---- stop ----
 e=$(tell p "cancel; retry")
 wait_for 20 says 1 "^start .*$e"
