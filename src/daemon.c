@@ -714,6 +714,7 @@ create(struct daemon *d, struct err *e)
 	if (d->runner == NULL)
 		return -1;
 	if (runner_configure(d->runner, d->config, e) == -1) {
+		d->status = DAEMON_BAD_CONFIG;
 		runner_free(d->runner);
 		d->runner = NULL;
 		return -1;
@@ -786,7 +787,7 @@ loop:
 int
 daemon_run(struct config *c)
 {
-	struct daemon d = {.config = c};
+	struct daemon d = {.config = c, .status = DAEMON_OS_ERROR};
 	struct err e;
 
 	log_event(LOG_INFO, "starting", "outboxd starts",
@@ -800,13 +801,14 @@ daemon_run(struct config *c)
 		log_event(LOG_ERROR, "start_failed", "outboxd cannot start",
 		    LOG_STR("error", e.text));
 		destroy(&d);
-		return DAEMON_OS_ERROR;
+		return d.status;
 	}
 	pgconn_start(d.claim);
 	pgconn_start(d.settle);
 	if (d.listen != d.claim)
 		pgconn_start(d.listen);
 	loop_timer_in(d.tick, 0);
+	d.status = DAEMON_STOPPED;
 	loop_run(d.loop);
 	stats_line(&d.stats);
 	log_event(LOG_INFO, "stopped", "outboxd ends",
