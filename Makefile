@@ -296,8 +296,9 @@ install: all
 	$(INSTALL) -m 644 etc/outboxd.yaml \
 	    $(DESTDIR)$(datadir)/outboxd/outboxd.yaml
 	test -e $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml || \
-	    $(INSTALL) -m 640 etc/outboxd.yaml \
-	    $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml
+	    { sed 's|^  user: ""|  user: outboxd-plugin|' etc/outboxd.yaml \
+		> $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml && \
+	    chmod 640 $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml; }
 	if test -e systemd/outboxd.service; then \
 	    $(INSTALL) -d $(DESTDIR)$(unitdir) && \
 	    $(SED_PATHS) systemd/outboxd.service \

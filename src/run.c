@@ -664,6 +664,18 @@ has_dir(struct runner *rr, pid_t pid, const char *dir)
 }
 
 static bool
+lives(struct runner *rr, pid_t pid)
+{
+	const struct fsuser *user = isolation_user(rr->isolation);
+	bool yes;
+
+	fsuser_begin_proc(user); /* others may not see it in /proc */
+	yes = stray_lives(pid);
+	fsuser_end(user);
+	return yes;
+}
+
+static bool
 belongs_to_active(struct runner *rr, pid_t pid)
 {
 	pid_t session;
@@ -698,7 +710,7 @@ hunt_strays(struct runner *rr)
 	size_t n = stray_children(pids, STRAY_MAX);
 
 	for (size_t i = 0; i < n; i++) {
-		if (belongs_to_active(rr, pids[i]) || !stray_lives(pids[i]))
+		if (belongs_to_active(rr, pids[i]) || !lives(rr, pids[i]))
 			continue;
 		kill_stray(pids[i]);
 		rr->strays++;

@@ -370,13 +370,24 @@ scratch_free(struct scratch *s)
 	free(s);
 }
 
+static int
+open_base(struct scratch *s)
+{
+	struct stat st;
+
+	if (fstat(s->base_fd, &st) == -1)
+		return -1;
+	/* it has another below a directory with the set-group-ID bit */
+	if (st.st_gid != getegid() &&
+	    fchown(s->base_fd, (uid_t)-1, getegid()) == -1)
+		return -1;
+	return fchmod(s->base_fd, USER_MODE);
+}
+
 int
 scratch_set_user(struct scratch *s, const struct fsuser *u, struct err *e)
 {
-	/* below a directory with the set-group-ID bit it has another group */
-	if (u->other &&
-	    (fchown(s->base_fd, (uid_t)-1, getegid()) == -1 ||
-		fchmod(s->base_fd, USER_MODE) == -1)) {
+	if (u->other && open_base(s) == -1) {
 		err_sys(e, "open %s to plugins.user", s->base);
 		return -1;
 	}
