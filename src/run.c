@@ -27,6 +27,7 @@
 #define STRAY_MS 1000 /* between two looks for strays */
 #define STRAY_MAX 256 /* looked at in one go */
 #define KILL_AGAIN_MS 1000
+#define VICTIM_MS 20
 #define END_MS 2000 /* runner_free() waits so long for the killed */
 
 enum run_state {
@@ -34,6 +35,12 @@ enum run_state {
 	RUN_TERM, /* TERM is sent */
 	RUN_KILL, /* KILL is sent; sent again until it is gone */
 	RUN_DONE,
+};
+
+enum victim {
+	VICTIM_NOT_YET,
+	VICTIM_LATER, /* it could not be made one at once */
+	VICTIM_DONE,
 };
 
 struct run {
@@ -44,6 +51,7 @@ struct run {
 	char dir[SCRATCH_PATH];
 	char credentials[SCRATCH_PATH]; /* "": none */
 	struct isolation_cell cell;
+	enum victim victim;
 	int in_fd, out_fd, result_fd;
 	struct event *in_ev, *out_ev, *result_ev, *timer;
 	const char *input;
@@ -457,22 +465,44 @@ complete_env(struct env *v, const struct run *r, const char *const *env)
 		v->all[n] = v->credentials;
 }
 
-/* Rather the handler than the daemon, when memory runs out. */
-static void
-prefer_as_victim(struct runner *rr, pid_t pid)
+static bool
+lives(struct runner *rr, pid_t pid)
 {
 	const struct fsuser *user = isolation_user(rr->isolation);
-	char path[48];
-	int fd;
+	bool yes;
 
-	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	fsuser_begin_proc(user); /* others may not see it in /proc */
+	yes = stray_lives(pid);
+	fsuser_end(user);
+	return yes;
+}
+
+/*
+ * Rather the handler than the daemon, when memory runs out.  For a moment
+ * after its exec, and once it has ended, a process is root's to write to:
+ * then it is tried again, once.
+ */
+static void
+prefer_as_victim(struct run *r)
+{
+	const struct fsuser *user = isolation_user(r->runner->isolation);
+	bool again = r->victim == VICTIM_LATER, done;
+	char path[48];
+	int fd, error;
+
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)r->pid);
 	fsuser_begin_proc(user);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if ((fd == -1 && errno != ENOENT) ||
-	    (fd != -1 && write(fd, "500", 3) != 3 && errno != ESRCH))
-		isolation_degraded("oom_score_adj of plugins cannot be set",
-		    strerror(errno));
+	done = (fd != -1 && write(fd, "500", 3) == 3) || errno == ENOENT ||
+	    errno == ESRCH;
+	error = errno;
 	fsuser_end(user);
+	if (!done && again && lives(r->runner, r->pid))
+		isolation_degraded("oom_score_adj of plugins cannot be set",
+		    strerror(error));
+	r->victim = done || again ? VICTIM_DONE : VICTIM_LATER;
+	if (r->victim == VICTIM_LATER)
+		loop_timer_in(r->runner->stray_timer, VICTIM_MS);
 	if (fd != -1)
 		close(fd);
 }
@@ -592,7 +622,7 @@ go(struct run *r, const struct run_spec *spec, struct pipes *p)
 	r->out_fd = take_fd(&p->out[0]);
 	r->result_fd = take_fd(&p->result[0]);
 	r->runner->active++;
-	prefer_as_victim(r->runner, r->pid);
+	prefer_as_victim(r);
 	r->out_ev = watch(r, r->out_fd, EV_READ, on_output);
 	if (r->drain == NULL) {
 		r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
@@ -661,18 +691,6 @@ has_dir(struct runner *rr, pid_t pid, const char *dir)
 	has = stray_has_dir(pid, dir);
 	fsuser_end(user);
 	return has;
-}
-
-static bool
-lives(struct runner *rr, pid_t pid)
-{
-	const struct fsuser *user = isolation_user(rr->isolation);
-	bool yes;
-
-	fsuser_begin_proc(user); /* others may not see it in /proc */
-	yes = stray_lives(pid);
-	fsuser_end(user);
-	return yes;
 }
 
 static bool
@@ -763,7 +781,11 @@ static void
 on_stray_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct runner *rr = arg;
+	struct run *r;
 
+	LIST_FOREACH (r, &rr->runs, entry)
+		if (r->victim == VICTIM_LATER && !r->exited)
+			prefer_as_victim(r);
 	hunt_strays(rr);
 	if (rr->active > 0)
 		loop_timer_in(rr->stray_timer, STRAY_MS);
