@@ -3,7 +3,7 @@
  *
  * Knows no SQL, no lane and no policy; it reports facts.  The child gets
  * descriptors 0 to 3 and nothing else, a clean environment and signals, a
- * session of its own and a private directory.  Its main process decides:
+ * session of its own, a private directory and the walls of isolation.h.  Its main process decides:
  * when that has ended, what is in the pipes is read, and whatever is left
  * of its process group is killed and reported.  TERM at the deadline, KILL
  * after the grace.  Nothing here waits.

@@ -108,6 +108,42 @@ JSON.parse(require("fs").readFileSync("event"))
 require("child_process").execFileSync("true")' 2>&1
 SH
 
+# A worker serves its handlers in one process, which gets the credentials of
+# all.
+dir=$T/bundle/worker
+mkdir -p "$dir/bin"
+cat >"$dir/bin/work" <<SH
+#!/bin/sh
+printf '{"type":"hello","protocol":"worker/1"}\n{"type":"ready"}\n' >&3
+while read -r line; do
+	call=\$(echo "\$line" | sed -n 's/.*"call":"\([0-9]*\)".*/\1/p')
+	id=\$(echo "\$line" | sed -n 's/^.*"type":"ping","id":"\([0-9]*\)".*/\1/p')
+	case \$line in
+	*'"type":"deliver"'*)
+		echo "\$(id -un) \$(cat "\$OUTBOX_CREDENTIALS_DIRECTORY/first" \
+		    "\$OUTBOX_CREDENTIALS_DIRECTORY/second" |
+		    paste -sd' ')" >$T/run/worker.got
+		printf '{"type":"result","call":"%s","outcome":"ack"}\n' "\$call" >&3 ;;
+	*'"type":"ping"'*)
+		printf '{"type":"pong","id":"%s"}\n' "\$id" >&3 ;;
+	*'"type":"drain"'*) exit 0 ;;
+	esac
+done
+SH
+chmod 755 "$dir/bin/work"
+cat >"$dir/plugin.yaml" <<YAML
+plugin: test.worker
+version: "1"
+protocol: worker
+command: [bin/work]
+handlers:
+  one: {version: "1", subscribes: [{contract: on.worker@v1}]}
+  two: {version: "1", subscribes: [{contract: on.worker@v1}]}
+YAML
+ctl contract add on.worker@v1 >/dev/null
+ctl plugin install "$dir" --store "$STORE" >/dev/null &&
+    ctl plugin activate test.worker@1 --grant-all >/dev/null || exit 70
+
 config() { # [PATHS]
 	daemon_config "$T/outboxd.yaml"
 	sed -i '/^plugins:/d' "$T/outboxd.yaml"
@@ -117,6 +153,8 @@ config() { # [PATHS]
 		subscribers:
 		  test.alice.run: {credentials: {token: $T/secret/alice}}
 		  test.bob.run: {credentials: {token: $T/secret/bob}}
+		  test.worker.one: {credentials: {first: $T/secret/alice}}
+		  test.worker.two: {credentials: {second: $T/secret/bob}}
 	YAML
 	chmod 600 "$T/outboxd.yaml"
 }
@@ -144,6 +182,10 @@ assault() {
 	wait_for $SLOW test -s "$T/run/plain.got" -a -s "$T/run/bob.got"
 	is "$1: another gets its own of the same name, and one without gets none" \
 	    "$(cat "$T/run/bob.got" "$T/run/plain.got" | paste -sd' ')" "for-bob none"
+	publish worker >/dev/null
+	wait_for $SLOW test -s "$T/run/worker.got"
+	is "$1: a worker has that user, and the credentials of its handlers" \
+	    "$(cat "$T/run/worker.got")" "nobody for-alice for-bob"
 	publish interpreters >/dev/null
 	: >"$T/run/go"
 	passes "$1: interpreters run there" delivered interpreters "$2"
