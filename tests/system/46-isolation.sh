@@ -55,7 +55,7 @@ where=\$(cat $T/run/alice.dir)
 try config cat $T/outboxd.yaml
 try secret cat $T/secret/alice
 try environment cat /proc/\$D/environ
-try memory head -c 1 /proc/\$D/mem
+try memory sh -c ": </proc/\$D/mem"
 try maps cat /proc/\$D/maps
 try descriptors ls /proc/\$D/fd/
 try auxiliary cat /proc/\$D/auxv
@@ -72,7 +72,7 @@ try listing ls \$TMPDIR/..
 try neighbour touch \$TMPDIR/../x
 try other-environment cat /proc/\$other/environ
 try other-directory ls /proc/\$other/cwd/
-try other-memory head -c 1 /proc/\$other/mem
+try other-memory sh -c ": </proc/\$other/mem"
 try other-trace $T/bin/assail \$other
 [ ! -e $T/run/signals ] || try other-signal kill -0 \$other
 [ ! -e $T/run/paths ] || try other-credential cat \$where/token

@@ -121,9 +121,12 @@ probe(const char *what, const char *arg)
 	return 64;
 }
 
+static const char *program; /* valgrind has another /proc/self/exe */
+
 __attribute__((constructor)) static void
 maybe_probe(int argc, char **argv)
 {
+	program = argv[0];
 	if (argc == 4 && strcmp(argv[1], "--probe") == 0)
 		_exit(probe(argv[2], argv[3]));
 }
@@ -142,10 +145,10 @@ static char result[100000];
 static void
 copy_self(void)
 {
-	char command[256];
+	char command[512];
 
-	snprintf(command, sizeof(command), "cp /proc/%d/exe %s && chmod 755 %s",
-	    (int)getpid(), self, self);
+	snprintf(command, sizeof(command), "cp '%s' %s && chmod 755 %s",
+	    program, self, self);
 	ck_assert_int_eq(system(command), 0);
 }
 
