@@ -210,6 +210,9 @@ setup(void)
 	struct log_setup quiet = {
 	    .fd = open("/dev/null", O_WRONLY | O_CLOEXEC)};
 
+	ended = rooms = idles = beside = 0;
+	enough = NULL;
+	memset(endings, 0, sizeof(endings));
 	log_open(&quiet);
 	signal(SIGPIPE, SIG_IGN);
 	strcpy(dir, "/tmp/test_pool.XXXXXX");

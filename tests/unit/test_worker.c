@@ -117,11 +117,21 @@ on_patience(evutil_socket_t fd, short what, void *arg)
 }
 
 static void
+forget(void)
+{
+	ended = got_ready = false;
+	unready = results = progresses = logs = n_calls = 0;
+	when_ready = NULL;
+	memset(order, 0, sizeof(order));
+}
+
+static void
 setup(void)
 {
 	struct log_setup quiet = {
 	    .fd = open("/dev/null", O_WRONLY | O_CLOEXEC)};
 
+	forget();
 	log_open(&quiet);
 	signal(SIGPIPE, SIG_IGN);
 	loop = loop_create();
@@ -292,9 +302,7 @@ START_TEST(every_breach_kills_the_process_and_ends_its_calls)
 		char *script =
 		    xasprintf("greet; next; next; %s; sleep 9", breaches[i][0]);
 
-		ended = got_ready = false;
-		results = n_calls = unready = 0;
-		memset(order, 0, sizeof(order));
+		forget();
 		when_ready = give_three;
 		run(script);
 		ck_assert_msg(strstr(error, breaches[i][1]) != NULL, "%s: %s",
@@ -355,9 +363,8 @@ START_TEST(after_the_deadline_an_ack_counts_and_nothing_else)
 	run("greet; next; read -r c; case $c in *deadline*) ack $call;; esac;"
 	    "cat >/dev/null");
 	ck_assert_int_eq(answer[0], WORKER_RESULT);
-	ended = got_ready = false;
-	results = n_calls = 0;
-	memset(order, 0, sizeof(order));
+	forget();
+	when_ready = give_short;
 	run("greet; next; read -r c; say '{\"type\":\"result\",\"call\":\"'"
 	    "$call'\",\"outcome\":\"retry\"}'; cat >/dev/null");
 	ck_assert_int_eq(answer[0], WORKER_LATE);
