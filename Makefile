@@ -1,6 +1,6 @@
 # outboxd - needs GNU make.  Objects and programs go to $(BUILD).
 #
-#   make                  build/outboxd and build/outboxctl
+#   make                  build/outboxd, build/outboxctl, the SDK for C
 #   make check            installs what is missing, builds, runs every suite
 #   make demo             installs what is missing, builds, shows it working
 #   make install          DESTDIR, prefix, bindir, sbindir, mandir, sysconfdir
@@ -57,19 +57,24 @@ COMPILE = $(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) $(DEFS) \
 LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
-SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err file \
-    ids json log logline manifest store tuning units utf8 uuid xalloc yamldoc \
-    yamlval))
+SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event \
+    file frame ids json log logline manifest reply store tuning units utf8 uuid \
+    xalloc yamldoc yamlval cgroup child fsuser isolation landlock loop output \
+    policy run runenv scratch seccomp stray))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
+# What plugin new writes; not what was made of it.
+SDK_SRC := $(sort $(wildcard $(addprefix sdk/examples/,sh/plugin.yaml \
+    sh/bin/hello c/plugin.yaml c/Makefile c/src/*.[ch] python/*.yaml \
+    python/*.py node/*.yaml node/*.js)))
+SDK_FILES = sdk/README.md sdk/c/outbox-plugin.c sdk/c/outbox-plugin.h \
+    sdk/python/outbox_plugin.py sdk/node/outbox-plugin.js
 SQL_SRC := $(sort $(wildcard sql/*.sql sql/schema/*.sql sql/function/*.sql \
     sql/view/*.sql))
 DAEMON_OBJ = $(DAEMON_SRC:src/%.c=$(BUILD)/obj/%.o)
 SHARED_OBJ = $(SHARED_SRC:src/%.c=$(BUILD)/obj/%.o)
 CTL_OBJ = $(CTL_SRC:src/%.c=$(BUILD)/obj/%.o) $(SHARED_OBJ)
-ifneq ($(wildcard tools/embed-sql),)
-CTL_OBJ += $(BUILD)/gen/sql_files.o
-endif
+CTL_OBJ += $(BUILD)/gen/sql_files.o $(BUILD)/gen/sdk_files.o
 
 TEST_SRC := $(wildcard tests/unit/test_*.c)
 TEST_BIN = $(TEST_SRC:tests/unit/%.c=$(BUILD)/unit/%)
@@ -85,8 +90,11 @@ TOOL_BIN = $(TOOL_SRC:%.c=$(BUILD)/%)
 DB_SRC := $(filter-out tests/db/db.c,$(wildcard tests/db/*.c))
 DB_BIN = $(DB_SRC:tests/db/%.c=$(BUILD)/db/%)
 
+SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
+SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
+
 .PHONY: all
-all: $(BUILD)/outboxd $(BUILD)/outboxctl
+all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)
 
 $(BUILD)/outboxd: $(DAEMON_OBJ)
 	$(SAY) ld $@
@@ -96,24 +104,42 @@ $(BUILD)/outboxctl: $(CTL_OBJ)
 	$(SAY) ld $@
 	$(Q)$(LINK) -o $@ $^ $(LIBS)
 
+# The SDK stands by itself: nothing of src, and one library.
+$(BUILD)/sdk/outbox-plugin.o: sdk/c/outbox-plugin.c config.mk
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(CC) $(CSTD) $(WARN) $(HARDEN) $(CFLAGS) $(CPPFLAGS) \
+	    $(CJSON_CFLAGS) -MMD -MP -c -o $@ $<
+
+$(SDK_LIB): $(BUILD)/sdk/outbox-plugin.o
+	$(SAY) ar $@
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
+
 $(BUILD)/obj/%.o: src/%.c config.mk
 	@mkdir -p $(@D)
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
-$(BUILD)/gen/sql_files.c: tools/embed-sql $(SQL_SRC)
+$(BUILD)/gen/sql_files.c: tools/embed $(SQL_SRC)
 	@mkdir -p $(@D)
-	tools/embed-sql $(SQL_SRC) > $@
+	tools/embed sql $(SQL_SRC) > $@
 
-$(BUILD)/gen/sql_files.o: $(BUILD)/gen/sql_files.c config.mk
+$(BUILD)/gen/sdk_files.c: tools/embed $(SDK_SRC)
+	@mkdir -p $(@D)
+	tools/embed sdk $(SDK_SRC) > $@
+
+$(BUILD)/gen/%_files.o: $(BUILD)/gen/%_files.c config.mk
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
 # A file that has gone must be noticed: its text is embedded.
 $(BUILD)/gen/sql_files.c: $(BUILD)/gen/sql_list
-$(BUILD)/gen/sql_list: FORCE
+$(BUILD)/gen/sdk_files.c: $(BUILD)/gen/sdk_list
+$(BUILD)/gen/sql_list: EMBEDDED = $(SQL_SRC)
+$(BUILD)/gen/sdk_list: EMBEDDED = $(SDK_SRC)
+$(BUILD)/gen/%_list: FORCE
 	@mkdir -p $(@D)
-	@echo '$(SQL_SRC)' | cmp -s - $@ || echo '$(SQL_SRC)' > $@
+	@echo '$(EMBEDDED)' | cmp -s - $@ || echo '$(EMBEDDED)' > $@
 
 .PHONY: FORCE
 FORCE:
@@ -151,6 +177,18 @@ $(BUILD)/db/%.o: tests/db/%.c config.mk
 	@mkdir -p $(@D)
 	$(COMPILE) -o $@ $<
 
+$(BUILD)/sdk/host: tests/sdk/host.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(filter %.o,$^) $(LIBS)
+
+$(BUILD)/sdk/plugin: tests/sdk/plugin.c $(SDK_LIB)
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -Isdk/c -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(SDK_LIB) $(CJSON_LIBS)
+
 $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 	@mkdir -p $(@D)
 	$(SAY) cc $@
@@ -159,26 +197,38 @@ $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 
 .PRECIOUS: $(BUILD)/db/%.o $(BUILD)/unit/%.o $(BUILD)/unit/ctl/%.o $(BUILD)/lint/%.o
 
-.PHONY: tests check check-run check-lint check-unit check-db check-system
-tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN)
+.PHONY: tests check check-run check-lint check-unit check-db check-sdk check-system
+tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN) \
+    $(SDK_TEST_BIN)
 
 check: bootstrap
 	+$(MAKE) --no-print-directory check-run
 
 check-run: tests
-	BUILD=$(BUILD) tests/run-all lint unit db system
+	BUILD=$(BUILD) tests/run-all lint unit db sdk system
 
-check-lint check-unit check-db check-system: check-%: tests
+check-lint check-unit check-db check-sdk check-system: check-%: tests
 	BUILD=$(BUILD) tests/run-all $*
 
 .PHONY: check-asan check-valgrind
 # The db suite runs SQL: nothing of it is compiled by us.
 check-asan:
 	+$(MAKE) --no-print-directory SAN=1 tests
-	BUILD=build-asan tests/run-all unit system
+	BUILD=build-asan tests/run-all unit sdk system
 
 check-valgrind: tests
 	BUILD=$(BUILD) VALGRIND=1 tests/run-all unit
+
+# What things cost here; see tests/bench.
+.PHONY: bench-spawn
+bench-spawn: $(BUILD)/bench/spawn
+	$(BUILD)/bench/spawn
+
+$(BUILD)/bench/%: tests/bench/%.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(filter %.o,$^) $(LIBS)
 
 # Everything else
 
@@ -222,6 +272,22 @@ install: all
 	for f in $(SQL_SRC); do \
 	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
 	done
+	$(INSTALL) -D -m 644 $(SDK_LIB) \
+	    $(DESTDIR)$(libdir)/liboutbox-plugin.a
+	$(INSTALL) -D -m 644 sdk/c/outbox-plugin.h \
+	    $(DESTDIR)$(includedir)/outbox-plugin.h
+	$(INSTALL) -d $(DESTDIR)$(libdir)/pkgconfig
+	sed -e 's|@VERSION@|$(VERSION)|' -e 's|@prefix@|$(prefix)|' \
+	    -e 's|@libdir@|$(libdir)|' -e 's|@includedir@|$(includedir)|' \
+	    sdk/c/outbox-plugin.pc.in \
+	    > $(DESTDIR)$(libdir)/pkgconfig/outbox-plugin.pc
+	for f in $(SDK_FILES); do \
+	    $(INSTALL) -D -m 644 $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
+	done
+	for f in $(SDK_SRC); do \
+	    m=644; test ! -x $$f || m=755; \
+	    $(INSTALL) -D -m $$m $$f $(DESTDIR)$(datadir)/outboxd/$$f || exit; \
+	done
 	for s in $(MAN_SECTIONS); do \
 	    for f in man/*.$$s; do \
 		test ! -e $$f || $(INSTALL) -D -m 644 $$f \
@@ -231,8 +297,9 @@ install: all
 	$(INSTALL) -m 644 etc/outboxd.yaml \
 	    $(DESTDIR)$(datadir)/outboxd/outboxd.yaml
 	test -e $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml || \
-	    $(INSTALL) -m 640 etc/outboxd.yaml \
-	    $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml
+	    { sed 's|^  user: ""|  user: outboxd-plugin|' etc/outboxd.yaml \
+		> $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml && \
+	    chmod 640 $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml; }
 	if test -e systemd/outboxd.service; then \
 	    $(INSTALL) -d $(DESTDIR)$(unitdir) && \
 	    $(SED_PATHS) systemd/outboxd.service \
@@ -250,4 +317,5 @@ dist-clean: clean
 	    autom4te.cache
 
 -include $(wildcard $(BUILD)/obj/*.d $(BUILD)/obj/ctl/*.d \
-    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d $(BUILD)/db/*.d)
+    $(BUILD)/unit/*.d $(BUILD)/unit/ctl/*.d $(BUILD)/lint/*.d $(BUILD)/db/*.d \
+    $(BUILD)/sdk/*.d)

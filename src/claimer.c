@@ -27,6 +27,7 @@
 #define ERROR_MIN_MS 200 /* pause after a claim that failed */
 #define ERROR_MAX_MS 5000
 #define GOODBYE_MS 1000
+#define OWED_MS 5000 /* between looks at what retained workers are owed */
 
 #define SQL_CLAIM \
 	"SELECT " CLAIM_COLUMNS " FROM outbox.claim($1::uuid, $2::bigint[]," \
@@ -38,17 +39,17 @@ static const char sql_claim[] = SQL_CLAIM;
 static const char sql_claim_beat[] = SQL_CLAIM
     " UNION ALL SELECT h.authority_seq, 'heartbeat', NULL, NULL, NULL, NULL,"
     " NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,"
-    " NULL, NULL FROM outbox.heartbeat($1::uuid, $9::text, $10::bigint,"
-    " $11::text, $12::bigint[], $7::bigint, $13::bigint, false) h";
+    " NULL, NULL, NULL FROM outbox.heartbeat($1::uuid, $9::text, $10::bigint,"
+    " $11::text, $12::bigint[], $7::bigint, $13::bigint, false, $14::json) h";
 
 static const char sql_beat[] =
     "SELECT authority_seq FROM outbox.heartbeat($1::uuid, $2::text,"
     " $3::bigint, $4::text, $5::bigint[], $6::bigint, $7::bigint,"
-    " $8::boolean)";
+    " $8::boolean, $9::json)";
 
 static const char sql_targets[] =
     "SELECT target_id, subscriber_id, plugin_id, plugin_version,"
-    " artifact_digest, handler, handler_version"
+    " artifact_digest, handler, handler_version, installation_state, owed"
     " FROM outbox.dispatch_targets()";
 
 struct claimer {
@@ -60,6 +61,7 @@ struct claimer {
 	bool in_flight; /* a claim, a heartbeat or the targets */
 	bool woken; /* while a claim was in flight */
 	bool targets_due;
+	int64_t targets_ms; /* when they were read last */
 	int64_t authority; /* -1: not known yet */
 	int64_t beat_sent_ms;
 	int64_t not_before_ms, error_ms;
@@ -120,6 +122,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 	struct pgarray mounted = {0};
 	struct numbers n;
 	struct pgquery want = {.done = on_claimed, .arg = c};
+	char *detail = NULL;
 
 	if (bus_reserve(c->setup.bus, (size_t)p->items, (size_t)p->bytes,
 		&c->bundle) != BUS_OK)
@@ -143,7 +146,8 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 		want.params[10] = OUTBOXD_VERSION;
 		want.params[11] = pgarray_text(&mounted);
 		want.params[12] = n.grace;
-		want.n_params = 13;
+		want.params[13] = detail = c->setup.detail(c->setup.arg);
+		want.n_params = 14;
 		c->beat_sent_ms = now;
 	}
 	c->in_flight = true;
@@ -157,6 +161,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 	c->stats.claims++;
 	pgconn_query(c->setup.link, &want);
 	pgarray_clear(&mounted);
+	free(detail);
 }
 
 static void
@@ -165,6 +170,7 @@ send_beat(struct claimer *c, int64_t now, bool stopping)
 	struct pgarray mounted = {0};
 	struct numbers n;
 	struct pgquery want = {.sql = sql_beat, .done = on_beat, .arg = c};
+	char *detail = c->setup.detail(c->setup.arg);
 
 	format_numbers(c, &n, 0);
 	mounted_targets(c, &mounted);
@@ -176,13 +182,15 @@ send_beat(struct claimer *c, int64_t now, bool stopping)
 	want.params[5] = n.max_bytes;
 	want.params[6] = n.grace;
 	want.params[7] = stopping ? "true" : "false";
-	want.n_params = 8;
+	want.params[8] = detail;
+	want.n_params = 9;
 	if (stopping)
 		want.deadline_ms = GOODBYE_MS;
 	c->in_flight = true;
 	c->beat_sent_ms = now;
 	pgconn_query(c->setup.link, &want);
 	pgarray_clear(&mounted);
+	free(detail);
 }
 
 /* --- answers ---------------------------------------------------------- */
@@ -314,7 +322,7 @@ take_item(struct claimer *c, struct lane *l, struct delivery *d,
 	d->claimed_ms = c->sent_ms;
 	d->lease_ends_ms = c->sent_ms + l->tuning.lease_ms;
 	l->open++;
-	lane_take_slot(c->setup.lanes, l);
+	lane_take_slot(c->setup.lanes, l, loop_now_ms());
 	if (d->suspect)
 		c->setup.lanes->suspects++;
 	delivery_move(c->setup.book, d, DELIVERY_BUFFERED);
@@ -465,6 +473,8 @@ read_targets(struct claimer *c, const PGresult *res)
 		    .digest = PQgetvalue(res, i, 4),
 		    .handler = PQgetvalue(res, i, 5),
 		    .handler_version = PQgetvalue(res, i, 6),
+		    .retained = strcmp(PQgetvalue(res, i, 7), "retained") == 0,
+		    .owed = PQgetvalue(res, i, 8)[0] == 't',
 		};
 
 		lanes_update_row(c->setup.lanes, &t, now);
@@ -481,6 +491,7 @@ on_targets(void *arg, const PGresult *res)
 	if (res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK) {
 		read_targets(c, res);
 		c->targets_due = false;
+		c->targets_ms = loop_now_ms();
 		c->beat_sent_ms = 0; /* tell what we can run at once */
 		c->setup.lanes_changed(c->setup.arg);
 	} else if (res != NULL) {
@@ -548,7 +559,7 @@ should_sleep(const struct claimer *c, int64_t now)
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (l->gone || !l->mounted)
 			continue;
-		if (lane_free_slots(l) > 0)
+		if (lane_room(l, now) > 0)
 			can_start = true;
 		else
 			saturated = true;
@@ -589,8 +600,8 @@ arm_timer(struct claimer *c, int64_t now)
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (!l->mounted || l->gone || lane_free_slots(l) <= 0)
 			continue;
-		if (l->hold_until_ms > now)
-			at = min64(at, l->hold_until_ms);
+		if (lane_held_until(l) > now)
+			at = min64(at, lane_held_until(l));
 		else if (l->poll_at_ms > now)
 			at = min64(at, l->poll_at_ms);
 	}
@@ -608,6 +619,18 @@ pull_polls(struct claimer *c, int64_t now)
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
 		if (l->poll_at_ms <= now + BEAT_MS / 2)
 			l->poll_at_ms = now;
+}
+
+/* Processes of retained workers live while something is owed to them. */
+static bool
+has_retained_worker(const struct claimer *c)
+{
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
+		if (l->worker && l->retained && !l->gone)
+			return true;
+	return false;
 }
 
 /* True when a statement was sent. */
@@ -648,8 +671,12 @@ claimer_step(void *arg)
 		send_beat(c, now, true);
 		return;
 	}
-	if (lanes_remount(c->setup.lanes, now))
+	if (lanes_remount(c->setup.lanes, now)) {
 		c->beat_sent_ms = 0;
+		c->setup.lanes_changed(c->setup.arg);
+	}
+	if (now - c->targets_ms >= OWED_MS && has_retained_worker(c))
+		c->targets_due = true;
 	if (c->targets_due && now >= c->not_before_ms) {
 		send_targets(c);
 		return;

@@ -43,6 +43,8 @@ struct claimer_setup {
 	void (*returned)(void *arg, struct delivery *d);
 	/* the database refuses this login its rights */
 	void (*forbidden)(void *arg, const char *message);
+	/* JSON for people, which the heartbeat carries; freed after */
+	char *(*detail)(void *arg);
 	void *arg;
 };
 

@@ -27,6 +27,7 @@ enum column {
 	COL_SUBJECT,
 	COL_OCCURRED,
 	COL_HEADERS,
+	COL_GRAPH,
 	COL_FRAME,
 	COL_AGE,
 	COL_BODY,
@@ -111,9 +112,11 @@ claimrow_delivery(const PGresult *res, int row)
 	d->id.fact = number(res, row, COL_FACT, 0);
 	d->id.ord = (int)number(res, row, COL_ORD, 0);
 	d->id.generation = (int)number(res, row, COL_GENERATION, 1);
+	snprintf(d->graph, sizeof(d->graph), "%s",
+	    PQgetvalue(res, row, COL_GRAPH));
 	d->attempt = (int)number(res, row, COL_ATTEMPT, 1);
 	d->crash_count = (int)number(res, row, COL_CRASHES, 0);
-	d->suspect = d->crash_count >= 2;
+	d->suspect = d->crash_count >= POLICY_SUSPECT;
 	d->age_ms = number(res, row, COL_AGE, 0);
 	d->contract = xasprintf("%s@%s", PQgetvalue(res, row, COL_CONTRACT),
 	    PQgetvalue(res, row, COL_VERSION));

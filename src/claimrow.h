@@ -34,7 +34,7 @@ struct claim_row {
 	"target_id, answer, claim_id, next_due_ms, need_bytes, ord, fact_id," \
 	" event_id, generation, attempt, crash_count, contract_id," \
 	" contract_version, workspace, subject, occurred_at, headers," \
-	" frame_bytes, age_ms, body"
+	" graph_fingerprint, frame_bytes, age_ms, body"
 
 void claimrow_read(const PGresult *res, int row, struct claim_row *out);
 /* The delivery of a row that is CLAIM_ITEM; state NEW. */

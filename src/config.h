@@ -51,6 +51,8 @@ struct config_dispatch {
 	int64_t unavailable_grace_ms;
 	struct tuning_margin margin; /* kill_grace, settle_margin */
 	struct tuning tuning; /* every member given */
+	int64_t breaker_failures;
+	int64_t breaker_open_ms;
 };
 
 struct config_memory {
@@ -67,8 +69,8 @@ struct config_plugins {
 	int64_t max_frame_bytes;
 	int64_t max_processes;
 	struct config_pairs environment;
-	char *user; /* "": the daemon's own; nothing else is built */
-	struct config_list read_paths; /* empty; nothing else is built */
+	char *user; /* "": the daemon's own */
+	struct config_list read_paths; /* both empty: no such limit */
 	struct config_list write_paths;
 };
 
@@ -76,6 +78,7 @@ struct config_subscriber {
 	char *id;
 	struct tuning tuning; /* TUNING_UNSET where nothing was written */
 	struct config_pairs environment;
+	struct config_pairs credentials; /* file name, path */
 };
 
 struct config {

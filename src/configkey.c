@@ -132,7 +132,7 @@ const struct configkey configkeys[] = {
 	.offset = AT(dispatch.tuning.concurrency),
 	.preset = "4",
 	.min = "1",
-	.max = "1024",
+	.max = "10000",
 	.reloadable = true,
 	.help = "attempts of one subscriber at a time",
     },
@@ -175,6 +175,26 @@ const struct configkey configkeys[] = {
 	.max = "1000",
 	.reloadable = true,
 	.help = "crashes before the delivery is paused",
+    },
+    {
+	.name = "dispatch.breaker.failures",
+	.type = CONFIGKEY_COUNT,
+	.offset = AT(dispatch.breaker_failures),
+	.preset = "20",
+	.min = "1",
+	.max = "1000000",
+	.reloadable = true,
+	.help = "failures one after the other that open a lane's breaker",
+    },
+    {
+	.name = "dispatch.breaker.open",
+	.type = CONFIGKEY_DURATION,
+	.offset = AT(dispatch.breaker_open_ms),
+	.preset = "10s",
+	.min = "100ms",
+	.max = "1h",
+	.reloadable = true,
+	.help = "how long an open breaker waits before one delivery is tried",
     },
     {
 	.name = "memory.max_items",
@@ -242,7 +262,8 @@ const struct configkey configkeys[] = {
 	.type = CONFIGKEY_SIZE,
 	.offset = AT(plugins.max_frame_bytes),
 	.preset = "16M",
-	.preset_only = true,
+	.min = "64K",
+	.max = "1G",
 	.help = "the longest frame of a worker plugin",
     },
     {
@@ -268,23 +289,22 @@ const struct configkey configkeys[] = {
 	.type = CONFIGKEY_TEXT,
 	.offset = AT(plugins.user),
 	.preset = "",
-	.preset_only = true,
 	.help = "the user that handlers run as",
     },
     {
 	.name = "plugins.paths.read",
-	.type = CONFIGKEY_LIST,
+	.type = CONFIGKEY_PATHS,
 	.offset = AT(plugins.read_paths),
 	.preset = "[]",
-	.preset_only = true,
+	.reloadable = true,
 	.help = "the only paths that handlers may read",
     },
     {
 	.name = "plugins.paths.write",
-	.type = CONFIGKEY_LIST,
+	.type = CONFIGKEY_PATHS,
 	.offset = AT(plugins.write_paths),
 	.preset = "[]",
-	.preset_only = true,
+	.reloadable = true,
 	.help = "the only paths that handlers may write",
     },
     {
@@ -292,7 +312,7 @@ const struct configkey configkeys[] = {
 	.type = CONFIGKEY_COUNT,
 	.offset = SUB(tuning.concurrency),
 	.min = "1",
-	.max = "1024",
+	.max = "10000",
 	.reloadable = true,
 	.help = "as dispatch.concurrency",
     },
@@ -364,8 +384,10 @@ const struct configkey configkeys[] = {
     },
     {
 	.name = "subscribers.*.credentials",
-	.type = CONFIGKEY_UNBUILT,
-	.help = "files copied into the handler's private directory",
+	.type = CONFIGKEY_FILES,
+	.offset = SUB(credentials),
+	.reloadable = true,
+	.help = "files that only this handler gets, as {name: path}",
     },
     {
 	.name = "stop.timeout",
@@ -445,7 +467,9 @@ configkey_type_name(const struct configkey *k)
 	    [CONFIGKEY_COUNT] = "count",
 	    [CONFIGKEY_CHOICE] = "choice",
 	    [CONFIGKEY_LIST] = "list",
+	    [CONFIGKEY_PATHS] = "list",
 	    [CONFIGKEY_PAIRS] = "map",
+	    [CONFIGKEY_FILES] = "map",
 	    [CONFIGKEY_UNBUILT] = "unbuilt",
 	};
 
@@ -562,6 +586,16 @@ read_list(const struct configkey *k, void *base, const struct yamlval *v,
 
 	if (yamlval_list(v, &list.items, &list.count, e) == -1)
 		return -1;
+	for (size_t i = 0; k->type == CONFIGKEY_PATHS && i < list.count; i++) {
+		if (list.items[i][0] == '/')
+			continue;
+		yamldoc_err(v->doc, v->node, e,
+		    "%s must be a list of absolute paths, and '%.64s' is not "
+		    "one",
+		    v->key, list.items[i]);
+		yamlval_free_list(list.items);
+		return -1;
+	}
 	configkey_free(k, base);
 	*list_at(k, base) = list;
 	return 0;
@@ -578,6 +612,17 @@ is_environment_name(const char *s)
 
 	return *s != '\0' && strchr(first, *s) != NULL &&
 	    s[strspn(s, others)] == '\0' && strncmp(s, "OUTBOX_", 7) != 0;
+}
+
+static bool
+is_file_name(const char *s)
+{
+	static const char allowed[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				      "abcdefghijklmnopqrstuvwxyz_0123456789"
+				      ".-";
+
+	return *s != '\0' && *s != '.' && strlen(s) <= 64 &&
+	    s[strspn(s, allowed)] == '\0';
 }
 
 /* Keeps the names sorted: few enough for insertion. */
@@ -612,6 +657,34 @@ pairs_free(struct config_pairs *p)
 }
 
 static int
+check_variable(const struct yamlval *v, const struct yamldoc_node *name,
+    const char *value, struct err *e)
+{
+	if (is_environment_name(name->text))
+		return 0;
+	return yamldoc_err(v->doc, name, e,
+	    "'%.64s' is not a name for an environment variable: letters, "
+	    "digits and _, not beginning with OUTBOX_",
+	    name->text);
+}
+
+static int
+check_file(const struct yamlval *v, const struct yamldoc_node *name,
+    const char *value, struct err *e)
+{
+	if (!is_file_name(name->text))
+		return yamldoc_err(v->doc, name, e,
+		    "'%.64s' is not a name for a credential: at most 64 "
+		    "letters, digits and ._-, not beginning with a dot",
+		    name->text);
+	if (value[0] != '/')
+		return yamldoc_err(v->doc, v->node, e,
+		    "%s.%s must be an absolute path, not '%.64s'", v->key,
+		    name->text, value);
+	return 0;
+}
+
+static int
 read_pairs(const struct configkey *k, void *base, const struct yamlval *v,
     struct err *e)
 {
@@ -626,15 +699,9 @@ read_pairs(const struct configkey *k, void *base, const struct yamlval *v,
 		    yamldoc_kind_name(v->node));
 	for (i = 0; i < v->node->count; i++) {
 		item.node = v->node->values[i];
-		if (!is_environment_name(v->node->keys[i]->text)) {
-			yamldoc_err(v->doc, v->node->keys[i], e,
-			    "'%.64s' is not a name for an environment "
-			    "variable: letters, digits and _, not beginning "
-			    "with OUTBOX_",
-			    v->node->keys[i]->text);
-			goto bad;
-		}
-		if (yamlval_text(&item, &text, e) == -1)
+		if (yamlval_text(&item, &text, e) == -1 ||
+		    (k->type == CONFIGKEY_FILES ? check_file : check_variable)(
+			&item, v->node->keys[i], text, e) == -1)
 			goto bad;
 		pairs_add(&pairs, v->node->keys[i]->text, text);
 	}
@@ -671,8 +738,10 @@ configkey_read(const struct configkey *k, void *base, const struct yamlval *v,
 	case CONFIGKEY_PATH:
 		return read_text(k, base, v, e);
 	case CONFIGKEY_LIST:
+	case CONFIGKEY_PATHS:
 		return read_list(k, base, v, e);
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		return read_pairs(k, base, v, e);
 	default:
 		return read_num(k, base, v, e);
@@ -692,10 +761,12 @@ configkey_free(const struct configkey *k, void *base)
 		*text_at(k, base) = NULL;
 		break;
 	case CONFIGKEY_LIST:
+	case CONFIGKEY_PATHS:
 		yamlval_free_list(list_at(k, base)->items);
 		*list_at(k, base) = (struct config_list){0};
 		break;
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		pairs_free(pairs_at(k, base));
 		break;
 	default:
@@ -729,11 +800,13 @@ configkey_equal(const struct configkey *k, const void *a, const void *b)
 	case CONFIGKEY_PATH:
 		return texts_equal(text_at(k, a), text_at(k, b), 1);
 	case CONFIGKEY_LIST:
+	case CONFIGKEY_PATHS:
 		la = list_at(k, a);
 		lb = list_at(k, b);
 		return la->count == lb->count &&
 		    texts_equal(la->items, lb->items, la->count);
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		pa = pairs_at(k, a);
 		pb = pairs_at(k, b);
 		return pa->count == pb->count &&
@@ -761,6 +834,7 @@ configkey_copy(const struct configkey *k, void *to, const void *from)
 		*text_at(k, to) = xstrdup(*text_at(k, from));
 		break;
 	case CONFIGKEY_LIST:
+	case CONFIGKEY_PATHS:
 		list = list_at(k, from);
 		list_at(k, to)->items =
 		    xcalloc(list->count + 1, sizeof(list->items[0]));
@@ -769,6 +843,7 @@ configkey_copy(const struct configkey *k, void *to, const void *from)
 			list_at(k, to)->items[i] = xstrdup(list->items[i]);
 		break;
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		pairs = pairs_at(k, from);
 		for (i = 0; i < pairs->count; i++)
 			pairs_add(pairs_at(k, to), pairs->names[i],
@@ -859,9 +934,11 @@ configkey_print(const struct configkey *k, const void *base, FILE *out)
 		fputs(k->choices[*num_at(k, base)], out);
 		break;
 	case CONFIGKEY_LIST:
+	case CONFIGKEY_PATHS:
 		print_list(list_at(k, base), out);
 		break;
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		print_pairs(pairs_at(k, base), out);
 		break;
 	case CONFIGKEY_UNBUILT:
@@ -876,6 +953,7 @@ configkey_is_unset(const struct configkey *k, const void *base)
 	case CONFIGKEY_UNBUILT:
 		return true;
 	case CONFIGKEY_PAIRS:
+	case CONFIGKEY_FILES:
 		return k->preset == NULL && pairs_at(k, base)->count == 0;
 	default:
 		return k->preset == NULL && *num_at(k, base) == TUNING_UNSET;

@@ -26,7 +26,9 @@ enum configkey_type {
 	CONFIGKEY_COUNT, /* int64_t */
 	CONFIGKEY_CHOICE, /* int64_t, index into choices */
 	CONFIGKEY_LIST, /* struct config_list */
-	CONFIGKEY_PAIRS, /* struct config_pairs */
+	CONFIGKEY_PATHS, /* struct config_list, absolute */
+	CONFIGKEY_PAIRS, /* struct config_pairs, environment variables */
+	CONFIGKEY_FILES, /* struct config_pairs, file names and their paths */
 	CONFIGKEY_UNBUILT, /* known, and refused wherever it stands */
 };
 

@@ -1,5 +1,6 @@
 #include "daemon.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "delivery.h"
 #include "err.h"
 #include "host.h"
+#include "isolation.h"
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
@@ -109,6 +111,37 @@ on_finished(void *arg, struct delivery *x)
 }
 
 static void
+on_renew(void *arg, struct delivery *x)
+{
+	struct daemon *d = arg;
+	const struct lane *l = x->lane;
+
+	settler_renew(d->settler, x, l->tuning.lease_ms);
+}
+
+static void
+on_renewed(void *arg, struct delivery *x, bool done)
+{
+	struct daemon *d = arg;
+
+	host_renewed(d->host, x, done);
+}
+
+static void
+on_room(void *arg)
+{
+	struct daemon *d = arg;
+
+	claimer_kick(d->claimer);
+}
+
+static void
+on_idle(void *arg)
+{
+	check_stopped(arg);
+}
+
+static void
 on_ended(void *arg, struct delivery *x, const char *answer)
 {
 	struct daemon *d = arg;
@@ -118,6 +151,7 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	if (x->charged)
 		bus_release(x);
 	l->open--;
+	lane_give_credit(l);
 	delivery_free(&d->book, x);
 	if (l->gone)
 		lanes_sweep(&d->lanes);
@@ -133,6 +167,7 @@ on_lanes_changed(void *arg)
 	struct daemon *d = arg;
 
 	host_stop_gone(d->host);
+	host_lanes_changed(d->host);
 	host_kick(d->host); /* what is buffered for them is released */
 	log_event(LOG_DEBUG, "targets", "the targets were read",
 	    LOG_INT("lanes", (int64_t)d->lanes.count));
@@ -163,6 +198,14 @@ on_forbidden(void *arg, const char *message)
 	    "the database refuses this login its rights",
 	    LOG_STR("error", message));
 	quit(d, DAEMON_REFUSED);
+}
+
+static char *
+on_detail(void *arg)
+{
+	struct daemon *d = arg;
+
+	return stats_detail(&d->lanes, d->runner);
 }
 
 /* 28xxx: who are you; 42501: you may not connect. */
@@ -357,7 +400,8 @@ static void
 check_stopped(struct daemon *d)
 {
 	if ((d->phase == PHASE_FINISH || d->phase == PHASE_END) &&
-	    running(d) == 0 && settler_backlog(d->settler) == 0)
+	    running(d) == 0 && settler_backlog(d->settler) == 0 &&
+	    host_is_idle(d->host))
 		leave(d);
 }
 
@@ -443,6 +487,7 @@ use_config(struct daemon *d, struct config *c)
 	    c->database.statement_timeout_ms);
 	pgconn_set_timeouts(d->settle, c->database.connect_timeout_ms,
 	    c->database.statement_timeout_ms);
+	runner_configure(d->runner, c, NULL);
 	lanes_configure(&d->lanes, c);
 	host_configure(d->host, c);
 	settler_configure(d->settler, c);
@@ -595,10 +640,10 @@ static void
 harden(void)
 {
 	signal(SIGPIPE, SIG_IGN);
-	/* no core, and no reading of our memory by handlers of our uid */
+	/* no core, and no reading of our memory by plugins of our uid */
 	if (prctl(PR_SET_DUMPABLE, 0, 0, 0, 0) == -1)
-		log_event(LOG_WARN, "isolation_degraded",
-		    "the daemon stays readable for handlers");
+		isolation_degraded("the daemon stays readable for plugins",
+		    strerror(errno));
 }
 
 static void
@@ -612,6 +657,9 @@ make_parts(struct daemon *d)
 	    .book = &d->book,
 	    .config = c,
 	    .finished = on_finished,
+	    .renew = on_renew,
+	    .room = on_room,
+	    .idle = on_idle,
 	    .arg = d,
 	};
 	struct settler_setup settler = {
@@ -621,6 +669,7 @@ make_parts(struct daemon *d)
 	    .config = c,
 	    .worker = d->worker,
 	    .ended = on_ended,
+	    .renewed = on_renewed,
 	    .arg = d,
 	};
 	struct claimer_setup claimer = {
@@ -638,6 +687,7 @@ make_parts(struct daemon *d)
 	    .in_contact = on_contact,
 	    .returned = on_returned,
 	    .forbidden = on_forbidden,
+	    .detail = on_detail,
 	    .arg = d,
 	};
 
@@ -663,6 +713,12 @@ create(struct daemon *d, struct err *e)
 	d->runner = runner_create(d->loop, e);
 	if (d->runner == NULL)
 		return -1;
+	if (runner_configure(d->runner, d->config, e) == -1) {
+		d->status = DAEMON_BAD_CONFIG;
+		runner_free(d->runner);
+		d->runner = NULL;
+		return -1;
+	}
 	watch_signals(d);
 	d->notify = notify_create(d->loop);
 	uuid_random(d->worker);
@@ -694,6 +750,7 @@ drop_deliveries(struct daemon *d)
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
+			lane_give_credit(l);
 			if (x->charged)
 				bus_release(x);
 			delivery_drop(&d->book, x);
@@ -714,10 +771,10 @@ destroy(struct daemon *d)
 		pgconn_free(d->listen);
 	pgconn_free(d->claim);
 	schema_free(d->schema);
+	host_free(d->host);
 	runner_free(d->runner);
 	claimer_free(d->claimer);
 	settler_free(d->settler);
-	host_free(d->host);
 	drop_deliveries(d);
 	lanes_clear(&d->lanes);
 	bus_free(d->bus);
@@ -730,7 +787,7 @@ loop:
 int
 daemon_run(struct config *c)
 {
-	struct daemon d = {.config = c};
+	struct daemon d = {.config = c, .status = DAEMON_OS_ERROR};
 	struct err e;
 
 	log_event(LOG_INFO, "starting", "outboxd starts",
@@ -744,13 +801,14 @@ daemon_run(struct config *c)
 		log_event(LOG_ERROR, "start_failed", "outboxd cannot start",
 		    LOG_STR("error", e.text));
 		destroy(&d);
-		return DAEMON_OS_ERROR;
+		return d.status;
 	}
 	pgconn_start(d.claim);
 	pgconn_start(d.settle);
 	if (d.listen != d.claim)
 		pgconn_start(d.listen);
 	loop_timer_in(d.tick, 0);
+	d.status = DAEMON_STOPPED;
 	loop_run(d.loop);
 	stats_line(&d.stats);
 	log_event(LOG_INFO, "stopped", "outboxd ends",

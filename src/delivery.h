@@ -50,6 +50,7 @@ struct delivery {
 	int crash_count;
 	bool suspect;
 	char *contract; /* id@version */
+	char graph[72]; /* fingerprint */
 	char *workspace;
 	char *traceparent; /* NULL: none */
 	char *input; /* the event object, as the handler reads it */
@@ -63,6 +64,12 @@ struct delivery {
 	struct bus_topic *topic;
 	size_t charge_bytes;
 	bool charged;
+
+	/* a worker's call: who runs it, and its number there */
+	void *worker;
+	uint64_t call;
+	int64_t renew_asked_ms; /* 0: never */
+	bool renewing; /* the settler's: an answer is awaited */
 
 	/* the end of the attempt */
 	int64_t started_ms;

@@ -11,14 +11,15 @@
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
+#include "pool.h"
 #include "reply.h"
 #include "run.h"
+#include "runenv.h"
 #include "utf8.h"
 #include "xalloc.h"
 
 #define STARTS_A_TURN 4 /* each takes milliseconds: let others in between */
 #define ERROR_MAX 4096
-#define ENV_MAX 24 /* of our own */
 
 /* A running handler, and what it is for. */
 struct slot {
@@ -40,6 +41,19 @@ static void host_step(void *arg);
 
 /* --- the end of an attempt -------------------------------------------- */
 
+/* What a verdict says about the handler itself. */
+static enum breaker_end
+health(const struct policy_verdict *v)
+{
+	if (v->effect == LANE_BREAK)
+		return BREAKER_DOWN;
+	if (v->verdict == VERDICT_RELEASE || v->outcome == OUTCOME_NOT_STARTED)
+		return BREAKER_NOTHING;
+	return v->verdict == VERDICT_ACK || v->outcome == OUTCOME_REJECTED
+	    ? BREAKER_OK
+	    : BREAKER_FAILURE;
+}
+
 static void
 finish(struct host *h, struct lane *l, struct delivery *d,
     const struct policy_attempt *a)
@@ -49,10 +63,13 @@ finish(struct host *h, struct lane *l, struct delivery *d,
 	d->verdict = policy_decide(&l->retry, a);
 	d->finished_ms = now;
 	lane_give_slot(h->setup.lanes, l);
+	lane_break(h->setup.lanes, l, health(&d->verdict),
+	    outcome_name(d->verdict.outcome), now);
 	if (d->suspect)
 		h->setup.lanes->suspects--;
 	switch (d->verdict.effect) {
 	case LANE_NOTHING:
+	case LANE_BREAK: /* told to the breaker */
 	case LANE_WITHDRAW: /* done where the reason is known */
 		break;
 	case LANE_HOLD:
@@ -170,6 +187,7 @@ on_done(void *arg, const struct run_end *end)
 	struct policy_attempt a = {
 	    .ending = ending_of(end),
 	    .status = end->code,
+	    .oom = end->oom,
 	    .attempt = d->attempt,
 	    .crash_count = d->crash_count,
 	    .reply = &reply,
@@ -214,101 +232,28 @@ on_line(void *arg, const char *line, size_t len)
 
 /* --- the start -------------------------------------------------------- */
 
-struct env {
-	const char *at[ENV_MAX + 1];
-	char *own[ENV_MAX];
-	int n;
-	const char **all; /* at, and what config lists */
-	size_t count;
-};
-
 static void
-env_add(struct env *v, char *owned)
-{
-	if (v->n == ENV_MAX)
-		panic("too many variables");
-	v->own[v->n++] = owned;
-}
-
-/* What config lists replaces none of ours: the first one of a name wins. */
-static void
-env_append(struct env *v, const struct config_pairs *p)
-{
-	for (size_t i = 0; i < p->count; i++) {
-		size_t len = strlen(p->names[i]);
-		size_t k = 0;
-
-		while (k < v->count &&
-		    (strncmp(v->all[k], p->names[i], len) != 0 ||
-			v->all[k][len] != '='))
-			k++;
-		if (k < v->count)
-			continue;
-		v->all[v->count++] =
-		    xasprintf("%s=%s", p->names[i], p->values[i]);
-	}
-}
-
-static void
-env_own(struct env *v, const struct lane *l, const struct delivery *d,
-    int64_t timeout_ms)
-{
-	const char *tz = getenv("TZ");
-
-	env_add(v, xstrdup("OUTBOX_PROTOCOL=exec/1"));
-	env_add(v, xasprintf("OUTBOX_EVENT_ID=%s", d->id.event));
-	env_add(v, xasprintf("OUTBOX_CONTRACT=%s", d->contract));
-	env_add(v, xasprintf("OUTBOX_SUBSCRIBER=%s", l->subscriber->id));
-	env_add(v, xasprintf("OUTBOX_WORKSPACE=%s", d->workspace));
-	env_add(v,
-	    xasprintf("OUTBOX_IDEMPOTENCY_KEY=%s:%s:%d", d->id.event,
-		l->subscriber->id, d->id.generation));
-	env_add(v, xasprintf("OUTBOX_ATTEMPT=%d", d->attempt));
-	env_add(v, xasprintf("OUTBOX_MAX_ATTEMPTS=%d", l->retry.max_attempts));
-	env_add(v, xasprintf("OUTBOX_TIMEOUT_MS=%lld", (long long)timeout_ms));
-	env_add(v, xasprintf("OUTBOX_INPUT_BYTES=%zu", d->input_bytes));
-	env_add(v, xasprintf("OUTBOX_HANDLER=%s", l->handler));
-	env_add(v, xasprintf("OUTBOX_HANDLER_VERSION=%s", l->handler_version));
-	env_add(v, xstrdup("OUTBOX_RESULT_FD=3"));
-	if (d->traceparent != NULL)
-		env_add(v, xasprintf("TRACEPARENT=%s", d->traceparent));
-	env_add(v, xstrdup("LANG=C.UTF-8"));
-	env_add(v, xasprintf("TZ=%s", tz != NULL ? tz : "UTC"));
-}
-
-static void
-env_build(struct env *v, const struct config *c, const struct lane *l,
+env_build(struct runenv *v, const struct config *c, const struct lane *l,
     const struct delivery *d, int64_t timeout_ms)
 {
-	const struct config_subscriber *s;
-	const struct config_pairs *mine = NULL;
-	static const char *const path_name[] = {"PATH"};
-	static const char *const path_value[] = {
-	    "/usr/local/bin:/usr/bin:/bin"};
-	struct config_pairs path = {(char **)path_name, (char **)path_value, 1};
+	struct runenv_attempt a = {
+	    .event_id = d->id.event,
+	    .contract = d->contract,
+	    .subscriber = l->subscriber->id,
+	    .workspace = d->workspace,
+	    .handler = l->handler,
+	    .handler_version = l->handler_version,
+	    .traceparent = d->traceparent,
+	    .generation = d->id.generation,
+	    .attempt = d->attempt,
+	    .max_attempts = l->retry.max_attempts,
+	    .timeout_ms = timeout_ms,
+	    .input_bytes = d->input_bytes,
+	};
 
-	s = config_subscriber(c, l->subscriber->id);
-	if (s != NULL)
-		mine = &s->environment;
-	*v = (struct env){0};
-	env_own(v, l, d, timeout_ms);
-	v->all = xcalloc((size_t)v->n + 2 + c->plugins.environment.count +
-		(mine != NULL ? mine->count : 0),
-	    sizeof(*v->all));
-	for (int i = 0; i < v->n; i++)
-		v->all[v->count++] = v->own[i];
-	if (mine != NULL)
-		env_append(v, mine);
-	env_append(v, &c->plugins.environment);
-	env_append(v, &path);
-}
-
-static void
-env_clear(struct env *v)
-{
-	for (size_t i = 0; i < v->count; i++)
-		free((char *)v->all[i]);
-	free(v->all);
+	*v = (struct runenv){0};
+	runenv_exec(v, &a);
+	runenv_finish(v, c, l->subscriber->id);
 }
 
 /*
@@ -332,7 +277,8 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	const struct config *c = h->setup.config;
 	const struct manifest_limits *limits = &l->manifest->limits;
 	struct slot *s = xcalloc(1, sizeof(*s));
-	struct env env;
+	struct run_credential *credentials;
+	struct runenv env;
 	struct run_spec spec = {
 	    .file = l->argv[0],
 	    .argv = l->argv,
@@ -341,7 +287,9 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	    .deadline_ms = l->tuning.deadline_ms,
 	    .grace_ms = c->dispatch.margin.kill_grace_ms,
 	    .max_result = REPLY_MAX_BYTES,
+	    .bundle = l->dir,
 	    .max_memory = limits->memory_bytes,
+	    .max_processes = limits->processes,
 	    .max_files = (int)limits->open_files,
 	    .rate = &l->output_rate,
 	};
@@ -352,9 +300,12 @@ start(struct host *h, struct lane *l, struct delivery *d)
 	LIST_INSERT_HEAD(&h->slots, s, entry);
 	delivery_move(h->setup.book, d, DELIVERY_RUNNING);
 	env_build(&env, c, l, d, spec.deadline_ms);
-	spec.env = env.all;
+	spec.env = (const char *const *)env.all;
+	spec.credentials = credentials =
+	    runenv_credentials(c, l->subscriber->id, &spec.n_credentials);
 	s->run = run_start(h->setup.runner, &spec, on_line, on_done, s);
-	env_clear(&env);
+	runenv_clear(&env);
+	free(credentials);
 	log_event(LOG_DEBUG, "started", "a handler was started",
 	    LOG_STR("event_id", d->id.event),
 	    LOG_STR("subscriber", l->subscriber->id),
@@ -363,10 +314,23 @@ start(struct host *h, struct lane *l, struct delivery *d)
 }
 
 static void
+submit(struct host *h, struct lane *l, struct delivery *d)
+{
+	if (l->installation->pool != NULL && l->mounted)
+		pool_submit(l->installation->pool, d);
+	else
+		release(h, l, d, ENDING_NOT_STARTED, "no worker is there");
+}
+
+static void
 start_or_release(struct host *h, struct lane *l, struct delivery *d)
 {
 	if (h->closed || l->gone)
 		release(h, l, d, ENDING_NOT_STARTED, "stopping");
+	else if (l->breaker.state == BREAKER_OPEN)
+		release(h, l, d, ENDING_NOT_STARTED, "its lane is broken off");
+	else if (l->worker)
+		submit(h, l, d);
 	else if (!lease_suffices(h, l, d))
 		release(h, l, d, ENDING_NOT_STARTED,
 		    "too little of the lease was left");
@@ -386,9 +350,10 @@ host_step(void *arg)
 
 	h->kicked = false;
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
-		while (left > 0 && (d = bus_recv(l->topic)) != NULL) {
+		while ((l->worker || left > 0) &&
+		    (d = bus_recv(l->topic)) != NULL) {
 			start_or_release(h, l, d);
-			left--;
+			left -= !l->worker;
 		}
 	}
 	if (left == 0)
@@ -402,6 +367,113 @@ host_kick(struct host *h)
 		return;
 	h->kicked = true;
 	loop_defer(h->setup.loop, host_step, h);
+}
+
+/* --- pools ------------------------------------------------------------ */
+
+static void
+on_pool_ended(void *arg, struct delivery *d, struct policy_attempt *a)
+{
+	finish(arg, d->lane, d, a);
+}
+
+static void
+on_pool_renew(void *arg, struct delivery *d)
+{
+	struct host *h = arg;
+
+	h->setup.renew(h->setup.arg, d);
+}
+
+static void
+on_pool_room(void *arg)
+{
+	struct host *h = arg;
+
+	h->setup.room(h->setup.arg);
+}
+
+static void
+look_at_pools(void *arg)
+{
+	host_lanes_changed(arg);
+}
+
+static void
+on_pool_idle(void *arg)
+{
+	struct host *h = arg;
+
+	loop_defer(h->setup.loop, look_at_pools, h);
+	h->setup.idle(h->setup.arg);
+}
+
+static void
+make_pool(struct host *h, struct installation *i)
+{
+	struct pool_setup s = {
+	    .loop = h->setup.loop,
+	    .runner = h->setup.runner,
+	    .lanes = h->setup.lanes,
+	    .book = h->setup.book,
+	    .config = h->setup.config,
+	    .installation = i,
+	    .ended = on_pool_ended,
+	    .renew = on_pool_renew,
+	    .room = on_pool_room,
+	    .idle = on_pool_idle,
+	    .arg = h,
+	};
+
+	i->pool = pool_create(&s);
+}
+
+static bool
+has_lane(const struct host *h, const struct installation *i, bool mounted)
+{
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &h->setup.lanes->list, entry)
+		if (l->installation == i && !l->gone && l->worker &&
+		    (l->mounted || !mounted))
+			return true;
+	return false;
+}
+
+void
+host_lanes_changed(struct host *h)
+{
+	struct installation *i;
+
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry) {
+		if (i->pool == NULL && !h->closed && has_lane(h, i, true))
+			make_pool(h, i);
+		if (i->pool == NULL)
+			continue;
+		if (!has_lane(h, i, false))
+			pool_close(i->pool);
+		pool_kick(i->pool);
+		if (!has_lane(h, i, false) && pool_is_idle(i->pool)) {
+			pool_free(i->pool);
+			i->pool = NULL;
+		}
+	}
+	lanes_sweep(h->setup.lanes);
+}
+
+void
+host_renewed(struct host *h, struct delivery *d, bool done)
+{
+	const struct lane *l = d->lane;
+
+	if (l->installation->pool != NULL)
+		pool_renewed(l->installation->pool, d, done);
+}
+
+bool
+host_is_idle(const struct host *h)
+{
+	return h->setup.lanes->workers == 0;
 }
 
 /* --- life ------------------------------------------------------------- */
@@ -419,6 +491,7 @@ host_create(const struct host_setup *s)
 void
 host_free(struct host *h)
 {
+	struct installation *i;
 	struct slot *s;
 
 	if (h == NULL)
@@ -428,13 +501,23 @@ host_free(struct host *h)
 		LIST_REMOVE(s, entry);
 		free(s);
 	}
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry) {
+		if (i->pool != NULL)
+			pool_free(i->pool);
+		i->pool = NULL;
+	}
 	free(h);
 }
 
 void
 host_configure(struct host *h, const struct config *c)
 {
+	struct installation *i;
+
 	h->setup.config = c;
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_configure(i->pool, c);
 }
 
 void
@@ -446,26 +529,40 @@ host_return(struct host *h, struct delivery *d)
 void
 host_close(struct host *h)
 {
+	struct installation *i;
+
 	h->closed = true;
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_close(i->pool);
 	host_kick(h);
 }
 
 void
 host_stop(struct host *h, bool at_once)
 {
+	struct installation *i;
 	struct slot *s;
 
 	host_close(h);
 	LIST_FOREACH (s, &h->slots, entry)
 		run_stop(s->run, at_once);
+	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry)
+		if (i->pool != NULL)
+			pool_stop(i->pool, at_once);
 }
 
 void
 host_stop_gone(struct host *h)
 {
+	struct lane *l;
 	struct slot *s;
 
 	LIST_FOREACH (s, &h->slots, entry)
 		if (s->lane->gone)
 			run_stop(s->run, false);
+	TAILQ_FOREACH (l, &h->setup.lanes->list, entry)
+		if (l->gone && l->installation->pool != NULL)
+			pool_cancel_lane(l->installation->pool, l,
+			    FRAME_CANCEL_OPERATOR);
 }

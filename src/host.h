@@ -1,7 +1,8 @@
 /*
  * host.h - pairs a free slot with a delivery and runs its handler.
  *
- * Takes deliveries from the bus, checks that what is left of the lease
+ * Takes deliveries from the bus; those of a worker go to the pool of its
+ * installation.  For the others it checks that what is left of the lease
  * suffices, starts the handler and turns its end into a verdict.  Every
  * delivery it took is handed to finished() exactly once, from the loop:
  * run, released or interrupted.  Knows no SQL.
@@ -28,6 +29,10 @@ struct host_setup {
 	struct delivery_book *book;
 	const struct config *config;
 	void (*finished)(void *arg, struct delivery *d);
+	/* a worker's call makes progress: host_renewed() answers */
+	void (*renew)(void *arg, struct delivery *d);
+	void (*room)(void *arg); /* more may be claimed than before */
+	void (*idle)(void *arg); /* a pool's last process has ended */
 	void *arg;
 };
 
@@ -45,5 +50,11 @@ void host_close(struct host *h);
 void host_stop(struct host *h, bool at_once);
 /* Ends the handlers of lanes whose target is gone. */
 void host_stop_gone(struct host *h);
+/* Targets or what is mounted have changed: pools follow. */
+void host_lanes_changed(struct host *h);
+/* The answer to renew(): a longer lease, or none any more. */
+void host_renewed(struct host *h, struct delivery *d, bool done);
+/* No worker process is left; after host_close(). */
+bool host_is_idle(const struct host *h);
 
 #endif

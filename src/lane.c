@@ -1,5 +1,6 @@
 #include "lane.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,7 @@ lanes_init(struct lanes *ls, struct bus *bus, const struct config *c)
 	*ls = (struct lanes){.bus = bus, .config = c};
 	TAILQ_INIT(&ls->list);
 	TAILQ_INIT(&ls->subscribers);
+	TAILQ_INIT(&ls->installations);
 }
 
 /* --- subscribers ------------------------------------------------------ */
@@ -46,6 +48,41 @@ subscriber_put(struct lanes *ls, struct subscriber *s)
 	TAILQ_REMOVE(&ls->subscribers, s, entry);
 	free(s->id);
 	free(s);
+}
+
+static struct installation *
+installation_get(struct lanes *ls, const struct lane_target *t)
+{
+	struct installation *i;
+
+	TAILQ_FOREACH (i, &ls->installations, entry)
+		if (strcmp(i->plugin, t->plugin) == 0 &&
+		    strcmp(i->version, t->plugin_version) == 0 &&
+		    strcmp(i->digest, t->digest) == 0)
+			break;
+	if (i == NULL) {
+		i = xcalloc(1, sizeof(*i));
+		i->plugin = xstrdup(t->plugin);
+		i->version = xstrdup(t->plugin_version);
+		i->digest = xstrdup(t->digest);
+		TAILQ_INSERT_TAIL(&ls->installations, i, entry);
+	}
+	i->lanes++;
+	return i;
+}
+
+static void
+installation_put(struct lanes *ls, struct installation *i)
+{
+	if (--i->lanes > 0)
+		return;
+	if (i->pool != NULL)
+		panic("the pool of %s outlives its lanes", i->plugin);
+	TAILQ_REMOVE(&ls->installations, i, entry);
+	free(i->digest);
+	free(i->version);
+	free(i->plugin);
+	free(i);
 }
 
 /* --- the artifact ----------------------------------------------------- */
@@ -96,6 +133,9 @@ load_tuning(struct lane *l, const struct config *c, struct err *e)
 	if (config_tuning(c, l->subscriber->id, &h->tuning, &t, e) == -1)
 		return -1;
 	l->tuning = t;
+	l->max_runtime_ms = h->max_runtime_ms > t.deadline_ms
+	    ? h->max_runtime_ms
+	    : t.deadline_ms;
 	l->retry = (struct policy_retry){
 	    .base_ms = t.retry_base_ms,
 	    .cap_ms = t.retry_cap_ms,
@@ -144,20 +184,6 @@ is_available(struct lane *l)
 	l->mount_error = NULL;
 }
 
-/* A limit on processes is one of a cgroup, and those are not made yet. */
-static void
-say_unlimited(const struct lane *l)
-{
-	static bool said;
-
-	if (said || l->manifest->limits.processes == MANIFEST_UNSET)
-		return;
-	said = true;
-	log_event(LOG_WARN, "isolation_degraded",
-	    "limits.processes is not enforced without a cgroup",
-	    LOG_STR("plugin", l->plugin));
-}
-
 static void
 mount(struct lane *l, const struct config *c, int64_t now_ms)
 {
@@ -171,8 +197,8 @@ mount(struct lane *l, const struct config *c, int64_t now_ms)
 		return;
 	}
 	build_argv(l);
-	say_unlimited(l);
 	l->mounted = true;
+	l->worker = strcmp(l->manifest->protocol, "worker") == 0;
 	if (!l->doubtful)
 		is_available(l);
 }
@@ -261,6 +287,7 @@ lane_create(struct lanes *ls, const struct lane_target *t)
 	l->plugin = xstrdup(t->plugin);
 	l->plugin_version = xstrdup(t->plugin_version);
 	l->digest = xstrdup(t->digest);
+	l->installation = installation_get(ls, t);
 	l->handler = xstrdup(t->handler);
 	l->handler_version = xstrdup(t->handler_version);
 	l->topic = bus_open(ls->bus, t->subscriber);
@@ -276,6 +303,7 @@ lane_free(struct lanes *ls, struct lane *l)
 	ls->count--;
 	bus_retire(l->topic);
 	unmount(l);
+	installation_put(ls, l->installation);
 	subscriber_put(ls, l->subscriber);
 	free(l->mount_error);
 	free(l->handler_version);
@@ -314,6 +342,8 @@ lanes_update_row(struct lanes *ls, const struct lane_target *t, int64_t now_ms)
 	if (l == NULL)
 		l = lane_create(ls, t);
 	l->listed = true;
+	l->retained = t->retained;
+	l->wanted = !t->retained || t->owed;
 	l->poll_at_ms = 0; /* authority has changed: look again */
 	if (!l->mounted && l->mount_at_ms <= now_ms)
 		mount(l, ls->config, now_ms);
@@ -333,6 +363,16 @@ lanes_update_end(struct lanes *ls)
 	lanes_sweep(ls);
 }
 
+/* The last lane of a worker stays until its processes are gone. */
+static bool
+may_go(const struct lane *l)
+{
+	const struct installation *i = l->installation;
+
+	return l->gone && l->open == 0 && bus_drained(l->topic) &&
+	    (i->lanes > 1 || i->pool == NULL);
+}
+
 void
 lanes_sweep(struct lanes *ls)
 {
@@ -340,7 +380,7 @@ lanes_sweep(struct lanes *ls)
 
 	for (l = TAILQ_FIRST(&ls->list); l != NULL; l = next) {
 		next = TAILQ_NEXT(l, entry);
-		if (l->gone && l->open == 0 && bus_drained(l->topic))
+		if (may_go(l))
 			lane_free(ls, l);
 	}
 }
@@ -385,18 +425,51 @@ lane_back_off(struct lane *l, int64_t now_ms)
 	lane_hold(l, now_ms + l->back_off_ms);
 }
 
+static int
+min_int(int a, int b)
+{
+	return a < b ? a : b;
+}
+
 int
 lane_free_slots(const struct lane *l)
 {
-	return (int)l->tuning.concurrency - l->subscriber->busy;
+	int n = (int)l->tuning.concurrency - l->subscriber->busy;
+
+	return l->worker
+	    ? min_int(n, l->installation->credits - l->installation->taken)
+	    : n;
+}
+
+int
+lane_room(const struct lane *l, int64_t now_ms)
+{
+	return min_int(lane_free_slots(l), breaker_room(&l->breaker, now_ms));
+}
+
+int64_t
+lane_held_until(const struct lane *l)
+{
+	return l->breaker.state == BREAKER_OPEN &&
+		l->breaker.open_until_ms > l->hold_until_ms
+	    ? l->breaker.open_until_ms
+	    : l->hold_until_ms;
 }
 
 void
-lane_take_slot(struct lanes *ls, struct lane *l)
+lane_take_slot(struct lanes *ls, struct lane *l, int64_t now_ms)
 {
 	l->busy++;
 	l->subscriber->busy++;
-	ls->busy++;
+	if (l->worker)
+		l->installation->taken++;
+	else
+		ls->busy++;
+	if (breaker_start(&l->breaker, now_ms) == BREAKER_PROBES)
+		log_event(LOG_INFO, "breaker_half_open",
+		    "one delivery is tried",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("version", l->plugin_version));
 }
 
 void
@@ -406,5 +479,45 @@ lane_give_slot(struct lanes *ls, struct lane *l)
 		panic("a slot of %s is given back twice", l->subscriber->id);
 	l->busy--;
 	l->subscriber->busy--;
-	ls->busy--;
+	if (!l->worker)
+		ls->busy--;
+}
+
+void
+lane_give_credit(struct lane *l)
+{
+	if (l->worker)
+		l->installation->taken--;
+}
+
+void
+lane_break(struct lanes *ls, struct lane *l, enum breaker_end end,
+    const char *why, int64_t now_ms)
+{
+	const struct breaker_limits limits = {
+	    .failures = (int)ls->config->dispatch.breaker_failures,
+	    .open_ms = ls->config->dispatch.breaker_open_ms,
+	};
+
+	if (end == BREAKER_FAILURE || end == BREAKER_DOWN)
+		snprintf(l->break_reason, sizeof(l->break_reason), "%s", why);
+	switch (breaker_end(&l->breaker, &limits, end, now_ms)) {
+	case BREAKER_OPENED:
+		log_event(LOG_WARN, "breaker_opened",
+		    "a handler keeps failing; its lane is broken off",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("version", l->plugin_version),
+		    LOG_INT("failures", l->breaker.failures),
+		    LOG_STR("reason", l->break_reason),
+		    LOG_INT("open_ms", limits.open_ms));
+		break;
+	case BREAKER_RECOVERED:
+		log_event(LOG_INFO, "breaker_closed", "a handler works again",
+		    LOG_STR("subscriber", l->subscriber->id),
+		    LOG_STR("version", l->plugin_version));
+		break;
+	case BREAKER_PROBES:
+	case BREAKER_SAME:
+		break;
+	}
 }

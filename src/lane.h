@@ -6,6 +6,9 @@
  * that apply to it, and a topic on the bus.  Concurrency belongs to the
  * subscriber and is shared by its lanes (an upgrade has two for a while).
  *
+ * The lanes of an installation that is a worker share its processes and
+ * their credits; a lane whose handler fails again and again is broken off.
+ *
  * A lane that cannot be executed here is withdrawn: not offered, tried
  * again after LANE_RETRY_MS.  If its artifact is whole and only execve(2)
  * failed, it stays doubtful: one delivery at a time is claimed to try it,
@@ -21,6 +24,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "breaker.h"
 #include "log.h"
 #include "manifest.h"
 #include "policy.h"
@@ -40,6 +44,18 @@ struct subscriber {
 	int busy; /* deliveries buffered or running, all lanes */
 };
 
+/* What the lanes of one installation have in common. */
+struct installation {
+	TAILQ_ENTRY(installation) entry;
+	char *plugin, *version, *digest;
+	int lanes;
+	/* a worker's: calls may be claimed while taken < credits */
+	void *pool; /* the host's; NULL: none, or not yet */
+	int credits; /* told by the pool */
+	int taken; /* claimed, and their settle not yet answered */
+	int planned; /* the plan's */
+};
+
 struct lane {
 	TAILQ_ENTRY(lane) entry;
 	int64_t target_id;
@@ -47,8 +63,12 @@ struct lane {
 	char *digest;
 	char *handler, *handler_version;
 	struct subscriber *subscriber;
+	struct installation *installation;
 	struct bus_topic *topic;
 	bool gone; /* no target any more; drains */
+	bool wanted; /* active, or something is owed to it */
+	bool retained; /* superseded: wanted only while something is owed */
+	bool worker; /* its protocol, known once it was mounted */
 	bool listed; /* in the answer that is being read */
 
 	/* the artifact */
@@ -63,10 +83,13 @@ struct lane {
 
 	struct tuning tuning;
 	struct policy_retry retry;
+	int64_t max_runtime_ms; /* how far progress extends a call */
+	struct breaker breaker;
+	char break_reason[24]; /* outcome of the last failure */
 
 	/* when to claim */
 	int busy; /* deliveries buffered or running */
-	int open; /* deliveries not yet ended */
+	int open; /* deliveries not yet ended, that is settled */
 	int64_t hold_until_ms;
 	int64_t back_off_ms;
 	int64_t poll_at_ms; /* known to have nothing before that */
@@ -88,8 +111,10 @@ struct lanes {
 	const struct config *config;
 	struct lane_list list; /* in the order of the round */
 	TAILQ_HEAD(, subscriber) subscribers;
+	TAILQ_HEAD(, installation) installations;
 	size_t count;
-	int busy; /* all lanes */
+	int busy; /* of all lanes that need a process each */
+	int workers; /* worker processes */
 	int suspects; /* claimed and not yet ended; at most one */
 };
 
@@ -100,6 +125,7 @@ struct lane_target {
 	const char *plugin, *plugin_version;
 	const char *digest;
 	const char *handler, *handler_version;
+	bool retained, owed;
 };
 
 void lanes_init(struct lanes *ls, struct bus *bus, const struct config *c);
@@ -134,8 +160,18 @@ void lane_hold(struct lane *l, int64_t until_ms);
 /* No resources: 100 ms, doubling to 10 s, until one starts again. */
 void lane_back_off(struct lane *l, int64_t now_ms);
 
+/* Slots of the subscriber and credits of the worker. */
 int lane_free_slots(const struct lane *l);
-void lane_take_slot(struct lanes *ls, struct lane *l);
+/* The same, as far as the breaker lets. */
+int lane_room(const struct lane *l, int64_t now_ms);
+/* Held, or broken off, until then. */
+int64_t lane_held_until(const struct lane *l);
+void lane_take_slot(struct lanes *ls, struct lane *l, int64_t now_ms);
 void lane_give_slot(struct lanes *ls, struct lane *l);
+/* The settle is answered: the credit comes back. */
+void lane_give_credit(struct lane *l);
+/* How an attempt went, for the breaker; why is the outcome's name. */
+void lane_break(struct lanes *ls, struct lane *l, enum breaker_end end,
+    const char *why, int64_t now_ms);
 
 #endif

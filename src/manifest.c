@@ -15,7 +15,7 @@
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
-static const char *const protocols[] = {"exec", "!worker", NULL};
+static const char *const protocols[] = {"exec", "worker", NULL};
 static const char *const scopes[] = {
     [SCOPE_WORKSPACE_ASSIGNMENT] = "workspace_assignment",
     [SCOPE_INVOCATION] = "invocation",
@@ -118,6 +118,12 @@ is_inner_path(const char *path)
 
 /* Parts of the file */
 
+static struct manifest_place
+place_of(const struct yamldoc_node *node)
+{
+	return (struct manifest_place){node->line, node->column};
+}
+
 static int
 read_command(const struct reading *r, const struct yamldoc_node *root)
 {
@@ -134,6 +140,7 @@ read_command(const struct reading *r, const struct yamldoc_node *root)
 		return yamldoc_err(r->doc, v.node->values[0], r->e,
 		    "command must begin with a path relative to the bundle, "
 		    "such as bin/search");
+	r->m->command_at = place_of(v.node->values[0]);
 	return 0;
 }
 
@@ -301,11 +308,67 @@ read_subscribes(const struct reading *r, const struct yamldoc_node *handler,
 	return 0;
 }
 
+/* A duration or a count that only a worker may have. */
+static int
+read_worker_number(const struct reading *r, const struct yamldoc_node *map,
+    const char *key, bool duration, int64_t max, const char *bounds,
+    int64_t *out)
+{
+	struct yamlval v = value_of(r, map, key);
+
+	if (v.node == NULL)
+		return 0;
+	if (strcmp(r->m->protocol, "worker") != 0)
+		return yamldoc_err(r->doc, v.node, r->e,
+		    "%s is for protocol: worker", key);
+	if ((duration ? yamlval_duration(&v, out, r->e)
+		      : yamlval_count(&v, out, r->e)) == -1)
+		return -1;
+	return in_bounds(r, &v, *out, duration ? 10 : 1, max, bounds);
+}
+
+static int
+read_worker(const struct reading *r, const struct yamldoc_node *root)
+{
+	struct manifest_worker *w = &r->m->worker;
+
+	*w = (struct manifest_worker){
+	    .instances = 1,
+	    .startup_timeout_ms = 10000,
+	};
+	if (read_worker_number(r, root, "instances", false, 256,
+		"from 1 to 256", &w->instances) == -1 ||
+	    read_worker_number(r, root, "startup_timeout", true, 600000,
+		"from 10ms to 10m", &w->startup_timeout_ms) == -1 ||
+	    read_worker_number(r, root, "max_requests", false, 1000000000,
+		"from 1 to 1000000000", &w->max_requests) == -1)
+		return -1;
+	return read_worker_number(r, root, "max_age", true,
+	    INT64_C(30) * 86400000, "from 10ms to 30d", &w->max_age_ms);
+}
+
+static int
+read_max_runtime(const struct reading *r, const struct yamldoc_node *handler,
+    struct manifest_handler *h)
+{
+	if (read_worker_number(r, handler, "max_runtime", true,
+		INT64_C(7) * 86400000, "from 10ms to 7d",
+		&h->max_runtime_ms) == -1)
+		return -1;
+	if (h->max_runtime_ms != MANIFEST_UNSET &&
+	    h->tuning.deadline_ms != TUNING_UNSET &&
+	    h->max_runtime_ms < h->tuning.deadline_ms)
+		return yamldoc_err(r->doc,
+		    value_of(r, handler, "max_runtime").node, r->e,
+		    "max_runtime is shorter than the deadline");
+	return 0;
+}
+
 static int
 read_handler(const struct reading *r, const struct yamldoc_node *node,
     const char *label, struct manifest_handler *h)
 {
-	static const char *const unbuilt[] = {"max_runtime", "collections"};
+	static const char *const unbuilt[] = {"collections"};
 	static const char *const keys[] = {"version", "subscribes", "scope",
 	    "deadline", "concurrency", "retry", "ordering", "effects",
 	    "max_runtime", "collections"};
@@ -321,7 +384,10 @@ read_handler(const struct reading *r, const struct yamldoc_node *node,
 	    read_choice(r, node, "effects", effects, &none) == -1)
 		return -1;
 	h->scope = (enum manifest_scope)scope;
-	return read_tuning(r, node, &h->tuning);
+	h->max_runtime_ms = MANIFEST_UNSET;
+	if (read_tuning(r, node, &h->tuning) == -1)
+		return -1;
+	return read_max_runtime(r, node, h);
 }
 
 static int
@@ -413,6 +479,7 @@ read_schema_path(const struct reading *r, const struct yamldoc_node *node,
 		return yamldoc_err(r->doc, v.node, r->e,
 		    "schema must be a path relative to the bundle");
 	c->schema_path = xstrdup(text);
+	c->schema_at = place_of(v.node);
 	return 0;
 }
 
@@ -470,8 +537,7 @@ read_protocol(const struct reading *r, const struct yamldoc_node *root)
 static int
 read_root(const struct reading *r, const struct yamldoc_node *root)
 {
-	static const char *const unbuilt[] = {"instances", "startup_timeout",
-	    "max_requests", "max_age", "collections"};
+	static const char *const unbuilt[] = {"collections"};
 	static const char *const keys[] = {"plugin", "version", "protocol",
 	    "command", "limits", "handlers", "contracts", "instances",
 	    "startup_timeout", "max_requests", "max_age", "collections"};
@@ -483,8 +549,8 @@ read_root(const struct reading *r, const struct yamldoc_node *root)
 	    read_id(r, root, "version", ID_VERSION, &m->version) == -1 ||
 	    read_protocol(r, root) == -1 ||
 	    refuse_unbuilt(r, root, unbuilt, COUNT(unbuilt)) == -1 ||
-	    read_command(r, root) == -1 || read_limits(r, root) == -1 ||
-	    read_handlers(r, root) == -1)
+	    read_worker(r, root) == -1 || read_command(r, root) == -1 ||
+	    read_limits(r, root) == -1 || read_handlers(r, root) == -1)
 		return -1;
 	return read_contracts(r, root);
 }
@@ -591,6 +657,16 @@ check_command(const char *bundle, const struct manifest *m, struct err *e)
 	return rc;
 }
 
+/* What is wrong with a file is told with where the manifest names it. */
+static int
+named_at(const char *bundle, struct manifest_place at, struct err *e)
+{
+	if (e != NULL)
+		err_prefix(e, "%s/" MANIFEST_FILE ":%d:%d: ", bundle, at.line,
+		    at.column);
+	return -1;
+}
+
 static int
 load_parts(const char *bundle, struct manifest *m, struct err *e)
 {
@@ -599,9 +675,11 @@ load_parts(const char *bundle, struct manifest *m, struct err *e)
 	for (i = 0; i < m->n_contracts; i++) {
 		if (m->contracts[i].schema_path != NULL &&
 		    load_schema(bundle, &m->contracts[i], e) == -1)
-			return -1;
+			return named_at(bundle, m->contracts[i].schema_at, e);
 	}
-	return check_command(bundle, m, e);
+	if (check_command(bundle, m, e) == -1)
+		return named_at(bundle, m->command_at, e);
+	return 0;
 }
 
 struct manifest *
@@ -681,6 +759,19 @@ add_limits(cJSON *root, const struct manifest_limits *l)
 }
 
 static void
+add_worker(cJSON *root, const struct manifest_worker *w)
+{
+	cJSON *o = add(root, "worker", cJSON_CreateObject());
+
+	add_given(o, "instances", w->instances);
+	add_given(o, "startup_timeout_ms", w->startup_timeout_ms);
+	if (w->max_requests > 0)
+		add_given(o, "max_requests", w->max_requests);
+	if (w->max_age_ms > 0)
+		add_given(o, "max_age_ms", w->max_age_ms);
+}
+
+static void
 add_handler(cJSON *handlers, const struct manifest_handler *h)
 {
 	cJSON *o = add(handlers, h->name, cJSON_CreateObject());
@@ -698,6 +789,7 @@ add_handler(cJSON *handlers, const struct manifest_handler *h)
 	}
 	add(o, "scope", cJSON_CreateString(scopes[h->scope]));
 	add_given(o, "deadline_ms", h->tuning.deadline_ms);
+	add_given(o, "max_runtime_ms", h->max_runtime_ms);
 	add_given(o, "concurrency", h->tuning.concurrency);
 	retry = add(o, "retry", cJSON_CreateObject());
 	add_given(retry, "base_ms", h->tuning.retry_base_ms);
@@ -735,6 +827,8 @@ manifest_to_json(const struct manifest *m)
 	for (i = 0; m->command[i] != NULL; i++)
 		append(part, cJSON_CreateString(m->command[i]));
 	add_limits(root, &m->limits);
+	if (strcmp(m->protocol, "worker") == 0)
+		add_worker(root, &m->worker);
 	part = add(root, "handlers", cJSON_CreateObject());
 	for (i = 0; i < m->n_handlers; i++)
 		add_handler(part, &m->handlers[i]);

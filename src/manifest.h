@@ -23,6 +23,11 @@ enum manifest_scope {
 	SCOPE_INVOCATION,
 };
 
+/* Where a file of the bundle is named, from 1. */
+struct manifest_place {
+	int line, column;
+};
+
 struct manifest_limits {
 	int64_t memory_bytes; /* MANIFEST_UNSET: no limit asked for */
 	int64_t processes;
@@ -36,21 +41,33 @@ struct manifest_handler {
 	size_t n_subscribes;
 	enum manifest_scope scope;
 	struct tuning tuning; /* TUNING_UNSET where nothing was written */
+	int64_t max_runtime_ms; /* worker: MANIFEST_UNSET: its deadline */
+};
+
+/* Of a worker; defaults filled in. */
+struct manifest_worker {
+	int64_t instances;
+	int64_t startup_timeout_ms;
+	int64_t max_requests; /* 0: no limit */
+	int64_t max_age_ms; /* 0: no limit */
 };
 
 struct manifest_contract {
 	char *id;
 	char *version;
 	char *schema_path; /* relative to the bundle; NULL: no schema */
+	struct manifest_place schema_at;
 	char *schema; /* the file's text; NULL until manifest_load() read it */
 };
 
 struct manifest {
 	char *plugin;
 	char *version;
-	char *protocol; /* "exec" */
+	char *protocol; /* "exec" or "worker" */
 	char **command; /* NULL-terminated; [0] is relative to the bundle */
+	struct manifest_place command_at;
 	struct manifest_limits limits;
+	struct manifest_worker worker;
 	struct manifest_handler *handlers; /* sorted by name */
 	size_t n_handlers;
 	struct manifest_contract *contracts; /* in the file's order */

@@ -17,11 +17,8 @@ int
 plan_free_items(const struct lanes *ls, const struct bus *b,
     const struct config *c)
 {
-	int64_t n = c->plugins.max_processes - ls->busy;
-	int64_t room = (int64_t)bus_free_items(b);
+	int64_t n = (int64_t)bus_free_items(b);
 
-	if (n > room)
-		n = room;
 	if (n > c->dispatch.batch)
 		n = c->dispatch.batch;
 	return n > 0 ? (int)n : 0;
@@ -31,7 +28,7 @@ static bool
 can_start(const struct lane *l, int64_t now_ms)
 {
 	return l->mounted && !l->gone && l->hold_until_ms <= now_ms &&
-	    lane_free_slots(l) > 0;
+	    lane_room(l, now_ms) > 0;
 }
 
 /* Polls that are nearly due go along, so that many lanes make one call. */
@@ -53,11 +50,32 @@ saving_lane(const struct lanes *ls, int64_t now_ms)
 	return NULL;
 }
 
+/* What lanes have in common and this plan has not given away yet. */
 static int
-lane_limit(const struct lane *l, int share)
+shared_left(const struct plan *p, const struct lane *l)
 {
-	int n = lane_free_slots(l);
+	return l->worker ? l->installation->credits - l->installation->taken -
+		l->installation->planned
+			 : p->processes;
+}
 
+static void
+take_shared(struct plan *p, const struct lane *l, int n)
+{
+	if (l->worker)
+		l->installation->planned += n;
+	else
+		p->processes -= n;
+}
+
+static int
+lane_limit(const struct plan *p, const struct lane *l, int share,
+    int64_t now_ms)
+{
+	int n = lane_room(l, now_ms), shared = shared_left(p, l);
+
+	if (n > shared)
+		n = shared;
 	if (l->limit_cap > 0 && n > l->limit_cap)
 		n = l->limit_cap;
 	if (l->doubtful)
@@ -72,6 +90,7 @@ add(struct plan *p, const struct lane *l, int limit)
 	pgarray_add_int(&p->limits, limit);
 	pgarray_add_int(&p->leases, l->tuning.lease_ms);
 	pgarray_add_int(&p->crashes, l->retry.max_crashes);
+	take_shared(p, l, limit);
 	p->lanes++;
 	p->items += limit;
 	p->last_lane = l->target_id;
@@ -102,8 +121,14 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 	const struct lane *saving = saving_lane(ls, now_ms), *l;
 	int left = plan_free_items(ls, b, c), offered, limit;
 
-	*p = (struct plan){.bytes = (int64_t)bus_free_bytes(b)};
-	if (saving != NULL && left > 0 && p->bytes >= saving->need_bytes) {
+	*p = (struct plan){
+	    .bytes = (int64_t)bus_free_bytes(b),
+	    .processes = (int)c->plugins.max_processes - ls->busy - ls->workers,
+	};
+	TAILQ_FOREACH (l, &ls->list, entry)
+		l->installation->planned = 0;
+	if (saving != NULL && left > 0 && shared_left(p, saving) > 0 &&
+	    p->bytes >= saving->need_bytes) {
 		add(p, saving, 1);
 		return;
 	}
@@ -119,9 +144,12 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 		    !is_nearly_due(l, now_ms))
 			continue;
 		/* rounded up: the first of the round gain */
-		limit = lane_limit(l, (left + offered - 1) / offered);
+		limit =
+		    lane_limit(p, l, (left + offered - 1) / offered, now_ms);
+		offered--;
+		if (limit <= 0)
+			continue; /* others of this round took it */
 		add(p, l, limit);
 		left -= limit;
-		offered--;
 	}
 }

@@ -1,8 +1,8 @@
 /*
  * plan.h - which lanes the next claim asks, and how much for each.
  *
- * Only what can start now: free slots of the subscriber, free processes,
- * free items and bytes of the bus.  What is scarce is shared by the lanes
+ * Only what can start now: free slots of the subscriber, free processes or
+ * a worker's free credits, free items and bytes of the bus.  What is scarce is shared by the lanes
  * of the round.  A lane whose first delivery needs more bytes than are free
  * is served first, and alone, as soon as there is enough; until then the
  * others may use only what it leaves.  Time comes in.
@@ -25,6 +25,7 @@ struct plan {
 	struct pgarray targets, limits, leases, crashes;
 	size_t lanes; /* 0: nothing to claim */
 	int items;
+	int processes; /* free for handlers that have one each */
 	int64_t bytes;
 	int64_t last_lane;
 	int last_limit;

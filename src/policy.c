@@ -1,6 +1,7 @@
 #include "policy.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #define CONFIG_HOLD_MS 2000 /* until the subscriber is known to be paused */
 
@@ -76,21 +77,13 @@ paused(enum outcome o, const char *reason)
 	return v;
 }
 
-static bool
-is_crash(enum outcome o)
-{
-	return o == OUTCOME_CRASHED || o == OUTCOME_OOM;
-}
-
-/* A retry, unless the budget or the crash loop says that it was the last. */
+/* A retry, unless the budget says that it was the last. */
 static struct policy_verdict
 retried(const struct policy_retry *r, const struct policy_attempt *a,
     enum outcome o)
 {
 	struct policy_verdict v = ended(o, VERDICT_RETRY);
 
-	if (is_crash(o) && a->crash_count + 1 >= r->max_crashes)
-		return paused(o, "crash_loop");
 	if (a->attempt >= r->max_attempts)
 		return paused(o, "retry_budget_exhausted");
 	v.delay_ms = policy_delay_ms(r, a->attempt, a->random);
@@ -108,9 +101,45 @@ released(enum outcome o, enum lane_effect effect)
 	return v;
 }
 
-/* Exit 0 may say more on descriptor 3; never an ack on doubt. */
 static struct policy_verdict
-exit_zero(const struct policy_retry *r, const struct policy_attempt *a)
+unavailable(const struct policy_retry *r, const struct policy_attempt *a)
+{
+	struct policy_verdict v = retried(r, a, OUTCOME_UNAVAILABLE);
+
+	v.effect = LANE_BREAK;
+	return v;
+}
+
+/* A process of its own: its signal is its own doing. */
+static struct policy_verdict
+crashed_alone(const struct policy_retry *r, const struct policy_attempt *a,
+    enum outcome o)
+{
+	if (a->crash_count + 1 >= r->max_crashes)
+		return paused(o, "crash_loop");
+	return retried(r, a, o);
+}
+
+/* A shared process: only a suspect, which is alone in it, can be guilty. */
+static bool
+is_crash_loop(const struct policy_retry *r, const struct policy_attempt *a)
+{
+	return a->crash_count >= POLICY_SUSPECT &&
+	    a->crash_count + 1 >= r->max_crashes;
+}
+
+/* Somebody of the process was it: nobody loses an attempt, all are counted. */
+static struct policy_verdict
+died(const struct policy_retry *r, const struct policy_attempt *a,
+    enum outcome o)
+{
+	return is_crash_loop(r, a) ? paused(o, "crash_loop")
+				   : released(o, LANE_NOTHING);
+}
+
+/* What a handler says, at exit 0 or in a frame; never an ack on doubt. */
+static struct policy_verdict
+replied(const struct policy_retry *r, const struct policy_attempt *a)
 {
 	if (a->reply == NULL)
 		return ended(OUTCOME_OK, VERDICT_ACK);
@@ -119,6 +148,8 @@ exit_zero(const struct policy_retry *r, const struct policy_attempt *a)
 	case REPLY_ACK:
 		return ended(OUTCOME_OK, VERDICT_ACK);
 	case REPLY_RETRY:
+		if (strcmp(a->reply->code, "unavailable") == 0)
+			return unavailable(r, a);
 		return retried(r, a, OUTCOME_FAILED);
 	case REPLY_PAUSE:
 		return paused(OUTCOME_REJECTED, "handler_rejected");
@@ -137,12 +168,9 @@ exited(const struct policy_retry *r, const struct policy_attempt *a)
 
 	switch (a->status) {
 	case 0:
-		return exit_zero(r, a);
+		return replied(r, a);
 	case EXIT_TARGET_DOWN:
-		v = retried(r, a, OUTCOME_UNAVAILABLE);
-		v.effect = LANE_HOLD;
-		v.hold_ms = policy_delay_ms(r, a->attempt, a->random);
-		return v;
+		return unavailable(r, a);
 	case EXIT_BAD_DATA:
 	case EXIT_NO_PERMISSION:
 		return paused(OUTCOME_REJECTED, "handler_rejected");
@@ -173,8 +201,20 @@ policy_decide(const struct policy_retry *r, const struct policy_attempt *a)
 		return released(OUTCOME_NOT_STARTED, LANE_BACK_OFF);
 	case ENDING_NOT_STARTED:
 		return released(OUTCOME_NOT_STARTED, LANE_NOTHING);
+	case ENDING_RESULT:
+		return replied(r, a);
+	case ENDING_DIED:
+		return died(r, a, a->oom ? OUTCOME_OOM : OUTCOME_CRASHED);
+	case ENDING_BROKE:
+		return died(r, a, OUTCOME_PROTOCOL_ERROR);
+	case ENDING_UNRESPONSIVE:
+		return is_crash_loop(r, a)
+		    ? paused(OUTCOME_CRASHED, "crash_loop")
+		    : retried(r, a, OUTCOME_CRASHED);
+	case ENDING_TOO_LARGE:
+		return paused(OUTCOME_NOT_STARTED, "exceeds_memory_budget");
 	case ENDING_SIGNAL:
 		break;
 	}
-	return retried(r, a, a->oom ? OUTCOME_OOM : OUTCOME_CRASHED);
+	return crashed_alone(r, a, a->oom ? OUTCOME_OOM : OUTCOME_CRASHED);
 }

@@ -47,15 +47,25 @@ enum ending {
 	ENDING_NO_EXEC, /* the artifact could not be executed */
 	ENDING_NO_RESOURCE, /* this machine could not start a process */
 	ENDING_NOT_STARTED, /* never tried: stop, or too little lease left */
+	/* of a worker, whose process is shared with other calls */
+	ENDING_RESULT, /* a result, in reply */
+	ENDING_DIED, /* the process died with it */
+	ENDING_BROKE, /* the process broke the protocol with it */
+	ENDING_UNRESPONSIVE, /* it took the process along after its deadline */
+	ENDING_TOO_LARGE, /* for a frame; never tried */
 };
 
 /* What the ending means for the lane, beside the delivery itself. */
 enum lane_effect {
 	LANE_NOTHING,
 	LANE_HOLD, /* the next one would fare no better: wait hold_ms */
+	LANE_BREAK, /* its target is down: the breaker opens */
 	LANE_WITHDRAW, /* cannot be executed here: not offered for a while */
 	LANE_BACK_OFF, /* no resources here */
 };
+
+/* From so many crashes on nothing runs beside it in its process. */
+#define POLICY_SUSPECT 2
 
 struct policy_retry {
 	int64_t base_ms;
@@ -80,7 +90,7 @@ struct policy_verdict {
 	const char *reason; /* static; a pause's reason, handler_config */
 	int64_t delay_ms; /* retry, release: before it is due again */
 	enum lane_effect effect;
-	int64_t hold_ms; /* LANE_HOLD: how long */
+	int64_t hold_ms; /* LANE_HOLD */
 };
 
 struct policy_verdict policy_decide(const struct policy_retry *r,

@@ -101,6 +101,27 @@ read_object(const cJSON *obj, bool exit_zero, struct reply *r, struct err *e)
 	return 0;
 }
 
+static void
+call_bad(struct reply *r, const struct err *e)
+{
+	memset(r, 0, sizeof(*r));
+	r->kind = REPLY_BAD;
+	snprintf(r->wrong, sizeof(r->wrong), "%.255s", e->text);
+}
+
+void
+reply_read(const struct cJSON *result, struct reply *out)
+{
+	struct err e;
+
+	memset(out, 0, sizeof(*out));
+	err_set(&e, "outcome is missing");
+	if (!cJSON_HasObjectItem(result, "outcome") ||
+	    read_words(result, out, &e) == -1 ||
+	    read_outcome(result, out, &e) == -1)
+		call_bad(out, &e);
+}
+
 void
 reply_parse(const char *bytes, size_t len, bool over, bool exit_zero,
     struct reply *out)
@@ -113,10 +134,7 @@ reply_parse(const char *bytes, size_t len, bool over, bool exit_zero,
 		return;
 	err_set(&e, "more than %d bytes", REPLY_MAX_BYTES);
 	obj = over ? NULL : json_parse(bytes, len, REPLY_MAX_BYTES, &e);
-	if (obj == NULL || read_object(obj, exit_zero, out, &e) == -1) {
-		memset(out, 0, sizeof(*out));
-		out->kind = REPLY_BAD;
-		snprintf(out->wrong, sizeof(out->wrong), "%.255s", e.text);
-	}
+	if (obj == NULL || read_object(obj, exit_zero, out, &e) == -1)
+		call_bad(out, &e);
 	cJSON_Delete(obj);
 }

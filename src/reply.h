@@ -41,4 +41,11 @@ struct reply {
 void reply_parse(const char *bytes, size_t len, bool over, bool exit_zero,
     struct reply *out);
 
+struct cJSON;
+/*
+ * The words of a worker's result frame, whose keys have been checked: its
+ * outcome must be said.  What is wrong with them is REPLY_BAD.
+ */
+void reply_read(const struct cJSON *result, struct reply *out);
+
 #endif

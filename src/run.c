@@ -12,7 +12,10 @@
 #include <unistd.h>
 
 #include "child.h"
+#include "config.h"
 #include "err.h"
+#include "fsuser.h"
+#include "isolation.h"
 #include "log.h"
 #include "loop.h"
 #include "scratch.h"
@@ -24,6 +27,7 @@
 #define STRAY_MS 1000 /* between two looks for strays */
 #define STRAY_MAX 256 /* looked at in one go */
 #define KILL_AGAIN_MS 1000
+#define VICTIM_MS 20
 #define END_MS 2000 /* runner_free() waits so long for the killed */
 
 enum run_state {
@@ -33,18 +37,28 @@ enum run_state {
 	RUN_DONE,
 };
 
+enum victim {
+	VICTIM_NOT_YET,
+	VICTIM_LATER, /* it could not be made one at once */
+	VICTIM_DONE,
+};
+
 struct run {
 	LIST_ENTRY(run) entry;
 	struct runner *runner;
 	enum run_state state;
 	pid_t pid;
 	char dir[SCRATCH_PATH];
+	char credentials[SCRATCH_PATH]; /* "": none */
+	struct isolation_cell cell;
+	enum victim victim;
 	int in_fd, out_fd, result_fd;
 	struct event *in_ev, *out_ev, *result_ev, *timer;
 	const char *input;
 	size_t input_left;
 	int64_t grace_ms;
 	size_t max_result;
+	void (*drain)(void *arg);
 	char *result;
 	size_t result_size;
 	struct output output;
@@ -63,8 +77,9 @@ struct run {
 struct runner {
 	struct loop *loop;
 	struct scratch *scratch;
+	struct isolation *isolation;
 	struct event *stray_timer;
-	bool oom_said;
+	bool configured;
 	uint64_t strays;
 	size_t active;
 	LIST_HEAD(, run) runs;
@@ -219,7 +234,10 @@ drain_pipes(struct run *r)
 	size_t got = 0;
 	ssize_t n;
 
-	while (r->result_fd != -1 && !r->end.result_over && read_result(r) > 0)
+	if (r->drain != NULL && r->result_fd != -1)
+		r->drain(r->arg);
+	while (r->drain == NULL && r->result_fd != -1 && !r->end.result_over &&
+	    read_result(r) > 0)
 		continue;
 	while (r->out_fd != -1 && got < DRAIN_BYTES && (n = read_output(r)) > 0)
 		got += (size_t)n;
@@ -247,9 +265,14 @@ run_move(struct run *r, enum run_state to, int signo, int64_t wait_ms)
 {
 	r->state = to;
 	r->overdue = false;
-	if (signo != 0)
+	if (signo != 0) {
 		kill(-r->pid, signo);
-	loop_timer_in(r->timer, wait_ms);
+		isolation_signal(r->runner->isolation, &r->cell, signo, r->pid);
+	}
+	if (wait_ms > 0)
+		loop_timer_in(r->timer, wait_ms);
+	else
+		event_del(r->timer);
 }
 
 static void
@@ -267,6 +290,15 @@ run_report(void *arg)
 }
 
 static void
+remove_dirs(struct run *r)
+{
+	if (r->dir[0] != '\0')
+		scratch_remove(r->runner->scratch, r->dir);
+	if (r->credentials[0] != '\0')
+		scratch_remove(r->runner->scratch, r->credentials);
+}
+
+static void
 run_finish(struct run *r)
 {
 	r->state = RUN_DONE;
@@ -281,7 +313,7 @@ run_finish(struct run *r)
 	}
 	drain_pipes(r);
 	r->runner->active--;
-	scratch_remove(r->runner->scratch, r->dir);
+	remove_dirs(r);
 	run_report(r);
 }
 
@@ -352,6 +384,24 @@ run_pid(const struct run *r)
 	return (int)r->pid;
 }
 
+int
+run_input_fd(const struct run *r)
+{
+	return r->in_fd;
+}
+
+int
+run_result_fd(const struct run *r)
+{
+	return r->result_fd;
+}
+
+void
+run_close_input(struct run *r)
+{
+	end_input(r);
+}
+
 /* --- start ------------------------------------------------------------ */
 
 struct pipes {
@@ -389,42 +439,70 @@ watch(struct run *r, int fd, short what, event_callback_fn fn)
 	return ev;
 }
 
-/* A private copy of env with the two names that only we know. */
-static const char **
-complete_env(const struct run *r, const char *const *env, char *home, char *tmp,
-    size_t size)
-{
+/* A private copy of env with the names that only we know. */
+struct env {
+	char home[SCRATCH_PATH + 8], tmp[SCRATCH_PATH + 8];
+	char credentials[SCRATCH_PATH + 32];
 	const char **all;
+};
+
+static void
+complete_env(struct env *v, const struct run *r, const char *const *env)
+{
 	size_t n = 0;
 
-	snprintf(home, size, "HOME=%s", r->dir);
-	snprintf(tmp, size, "TMPDIR=%s", r->dir);
+	snprintf(v->home, sizeof(v->home), "HOME=%s", r->dir);
+	snprintf(v->tmp, sizeof(v->tmp), "TMPDIR=%s", r->dir);
+	snprintf(v->credentials, sizeof(v->credentials),
+	    "OUTBOX_CREDENTIALS_DIRECTORY=%s", r->credentials);
 	while (env[n] != NULL)
 		n++;
-	all = xcalloc(n + 3, sizeof(*all));
-	memcpy(all, env, n * sizeof(*all));
-	all[n] = home;
-	all[n + 1] = tmp;
-	return all;
+	v->all = xcalloc(n + 4, sizeof(*v->all));
+	memcpy(v->all, env, n * sizeof(*env));
+	v->all[n++] = v->home;
+	v->all[n++] = v->tmp;
+	if (r->credentials[0] != '\0')
+		v->all[n] = v->credentials;
 }
 
-/* Rather the handler than the daemon, when memory runs out. */
-static void
-prefer_as_victim(struct runner *rr, pid_t pid)
+static bool
+lives(struct runner *rr, pid_t pid)
 {
-	char path[48];
-	int fd;
+	const struct fsuser *user = isolation_user(rr->isolation);
+	bool yes;
 
-	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)pid);
+	fsuser_begin_proc(user); /* others may not see it in /proc */
+	yes = stray_lives(pid);
+	fsuser_end(user);
+	return yes;
+}
+
+/*
+ * Rather the handler than the daemon, when memory runs out.  For a moment
+ * after its exec, and once it has ended, a process is root's to write to:
+ * then it is tried again, once.
+ */
+static void
+prefer_as_victim(struct run *r)
+{
+	const struct fsuser *user = isolation_user(r->runner->isolation);
+	bool again = r->victim == VICTIM_LATER, done;
+	char path[48];
+	int fd, error;
+
+	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)r->pid);
+	fsuser_begin_proc(user);
 	fd = open(path, O_WRONLY | O_CLOEXEC);
-	if (fd == -1 && errno == ENOENT)
-		return;
-	if ((fd == -1 || write(fd, "500", 3) != 3) && !rr->oom_said) {
-		log_event(LOG_WARN, "isolation_degraded",
-		    "oom_score_adj of handlers cannot be set",
-		    LOG_STR("error", strerror(errno)));
-		rr->oom_said = true;
-	}
+	done = (fd != -1 && write(fd, "500", 3) == 3) || errno == ENOENT ||
+	    errno == ESRCH;
+	error = errno;
+	fsuser_end(user);
+	if (!done && again && lives(r->runner, r->pid))
+		isolation_degraded("oom_score_adj of plugins cannot be set",
+		    strerror(error));
+	r->victim = done || again ? VICTIM_DONE : VICTIM_LATER;
+	if (r->victim == VICTIM_LATER)
+		loop_timer_in(r->runner->stray_timer, VICTIM_MS);
 	if (fd != -1)
 		close(fd);
 }
@@ -436,48 +514,95 @@ is_shortage(int error)
 	    error == ENFILE || error == ENOSPC || error == EIO;
 }
 
+static void
+failed_at(struct run *r, const struct child_failure *f)
+{
+	r->end.how =
+	    f->exec && !is_shortage(f->error) ? RUN_NO_EXEC : RUN_NO_RESOURCE;
+	r->end.code = f->error;
+	r->end.doing = f->doing;
+}
+
 /* Fills r->end when the child could not be started. */
 static int
 spawn(struct run *r, const struct run_spec *spec, struct pipes *p)
 {
-	char home[SCRATCH_PATH + 8], tmp[SCRATCH_PATH + 8];
-	const char **env;
-	struct child_failure failed;
+	struct isolation *iso = r->runner->isolation;
+	struct child_failure failed = {.doing = "isolate a process"};
+	struct env env;
+	struct isolation_want want = {
+	    .bundle = spec->bundle,
+	    .dir = r->dir,
+	    .credentials = r->credentials[0] != '\0' ? r->credentials : NULL,
+	    .max_memory = spec->max_memory,
+	    .max_processes = spec->max_processes,
+	};
 	struct child_spec c = {
 	    .file = spec->file,
 	    .argv = (char *const *)spec->argv,
 	    .dir = r->dir,
 	    .fd = {p->in[0], p->out[1], p->out[1], p->result[1]},
-	    .max_memory = spec->max_memory,
 	    .max_files = spec->max_files,
 	};
+	bool oom;
 
-	env = complete_env(r, spec->env, home, tmp, sizeof(home));
-	c.env = (char *const *)env;
-	r->pid = child_start(&c, &failed);
-	if (r->pid == -1)
-		failed = (struct child_failure){.error = errno};
-	free(env);
+	complete_env(&env, r, spec->env);
+	c.env = (char *const *)env.all;
+	r->pid = -1;
+	if (isolation_enter(iso, &want, &r->cell, &c) == -1) {
+		failed.error = errno;
+	} else {
+		r->pid = child_start(&c, &failed);
+		if (r->pid == -1)
+			failed.error = errno;
+	}
+	isolation_entered(&c);
+	free(env.all);
 	if (failed.error == 0)
 		return 0;
 	if (r->pid != -1)
 		waitpid(r->pid, NULL, 0); /* it is exiting */
 	r->pid = 0;
-	r->end.how = failed.exec && !is_shortage(failed.error)
-	    ? RUN_NO_EXEC
-	    : RUN_NO_RESOURCE;
-	r->end.code = failed.error;
-	r->end.doing = failed.exec ? "execute" : "start a process";
+	isolation_leave(iso, &r->cell, &oom);
+	failed_at(r, &failed);
 	return -1;
 }
 
 static int
-open_pipes(struct run *r, struct pipes *p)
+make_credentials(struct run *r, const struct run_spec *spec)
+{
+	struct scratch *s = r->runner->scratch;
+	struct err e;
+
+	if (spec->n_credentials == 0)
+		return 0;
+	if (scratch_make(s, r->credentials, &e) == -1) {
+		r->credentials[0] = '\0';
+		return -1;
+	}
+	for (size_t i = 0; i < spec->n_credentials; i++) {
+		if (scratch_copy(s, r->credentials, spec->credentials[i].name,
+			spec->credentials[i].path, &e) == -1) {
+			log_event(LOG_ERROR, "credential_failed",
+			    "a credential cannot be copied",
+			    LOG_STR("name", spec->credentials[i].name),
+			    LOG_STR("error", e.text));
+			return -1;
+		}
+	}
+	return 0;
+}
+
+static int
+open_pipes(struct run *r, const struct run_spec *spec, struct pipes *p)
 {
 	struct err e;
 
 	if (scratch_make(r->runner->scratch, r->dir, &e) == -1) {
 		r->end.doing = "make a private directory";
+		r->dir[0] = '\0';
+	} else if (make_credentials(r, spec) == -1) {
+		r->end.doing = "copy the credentials";
 	} else if (pipe2(p->in, O_CLOEXEC) == -1 ||
 	    pipe2(p->out, O_CLOEXEC) == -1 ||
 	    pipe2(p->result, O_CLOEXEC) == -1) {
@@ -497,12 +622,14 @@ go(struct run *r, const struct run_spec *spec, struct pipes *p)
 	r->out_fd = take_fd(&p->out[0]);
 	r->result_fd = take_fd(&p->result[0]);
 	r->runner->active++;
-	prefer_as_victim(r->runner, r->pid);
+	prefer_as_victim(r);
 	r->out_ev = watch(r, r->out_fd, EV_READ, on_output);
-	r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
-	write_input(r); /* most fit into the pipe at once */
-	if (r->in_fd != -1)
-		r->in_ev = watch(r, r->in_fd, EV_WRITE, on_input);
+	if (r->drain == NULL) {
+		r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
+		write_input(r); /* most fit into the pipe at once */
+		if (r->in_fd != -1)
+			r->in_ev = watch(r, r->in_fd, EV_WRITE, on_input);
+	}
 	run_move(r, RUN_ACTIVE, 0, spec->deadline_ms);
 }
 
@@ -519,6 +646,7 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	r->input_left = spec->input_bytes;
 	r->grace_ms = spec->grace_ms;
 	r->max_result = spec->max_result;
+	r->drain = spec->drain;
 	r->rate = spec->rate;
 	r->line = line;
 	r->done = done;
@@ -529,12 +657,11 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	r->timer = evtimer_new(loop_base(rr->loop), on_timer, r);
 	if (r->timer == NULL)
 		panic("out of memory");
-	if (open_pipes(r, &p) == 0 && spawn(r, spec, &p) == 0) {
+	if (open_pipes(r, spec, &p) == 0 && spawn(r, spec, &p) == 0) {
 		go(r, spec, &p);
 	} else {
 		r->state = RUN_DONE;
-		if (r->dir[0] != '\0')
-			scratch_remove(rr->scratch, r->dir);
+		remove_dirs(r);
 		loop_defer(rr->loop, run_report, r);
 	}
 	close_pipes(&p);
@@ -555,6 +682,18 @@ find_run(struct runner *rr, pid_t pid)
 }
 
 static bool
+has_dir(struct runner *rr, pid_t pid, const char *dir)
+{
+	const struct fsuser *user = isolation_user(rr->isolation);
+	bool has;
+
+	fsuser_begin_proc(user);
+	has = stray_has_dir(pid, dir);
+	fsuser_end(user);
+	return has;
+}
+
+static bool
 belongs_to_active(struct runner *rr, pid_t pid)
 {
 	pid_t session;
@@ -566,7 +705,7 @@ belongs_to_active(struct runner *rr, pid_t pid)
 	session = getsid(pid);
 	LIST_FOREACH (r, &rr->runs, entry)
 		if (!r->exited &&
-		    (r->pid == session || stray_has_dir(pid, r->dir)))
+		    (r->pid == session || has_dir(rr, pid, r->dir)))
 			return true;
 	return false;
 }
@@ -590,7 +729,7 @@ hunt_strays(struct runner *rr)
 	int64_t killed = 0;
 
 	for (size_t i = 0; i < n; i++) {
-		if (belongs_to_active(rr, pids[i]) || !stray_lives(pids[i]))
+		if (belongs_to_active(rr, pids[i]) || !lives(rr, pids[i]))
 			continue;
 		kill_stray(pids[i]);
 		killed++;
@@ -614,6 +753,8 @@ reap_run(struct run *r)
 	if (waitpid(r->pid, &r->wait_status, 0) != r->pid)
 		panic("pid %d is not ours to reap", (int)r->pid);
 	r->end.leftovers = kill(-r->pid, 0) == 0;
+	if (isolation_leave(r->runner->isolation, &r->cell, &r->end.oom))
+		r->end.leftovers = true;
 	r->exited = true;
 	hunt_strays(r->runner);
 	run_step(r);
@@ -643,7 +784,11 @@ static void
 on_stray_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct runner *rr = arg;
+	struct run *r;
 
+	LIST_FOREACH (r, &rr->runs, entry)
+		if (r->victim == VICTIM_LATER && !r->exited)
+			prefer_as_victim(r);
 	hunt_strays(rr);
 	if (rr->active > 0)
 		loop_timer_in(rr->stray_timer, STRAY_MS);
@@ -671,15 +816,31 @@ runner_create(struct loop *l, struct err *e)
 		free(rr);
 		return NULL;
 	}
+	rr->isolation = isolation_create();
 	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == -1)
-		log_event(LOG_WARN, "isolation_degraded",
-		    "escaped descendants cannot be found",
-		    LOG_STR("error", strerror(errno)));
+		isolation_degraded("escaped descendants cannot be found",
+		    strerror(errno));
 	loop_signal(l, SIGCHLD, on_child, rr);
 	rr->stray_timer = evtimer_new(loop_base(l), on_stray_timer, rr);
 	if (rr->stray_timer == NULL)
 		panic("out of memory");
 	return rr;
+}
+
+int
+runner_configure(struct runner *rr, const struct config *c, struct err *e)
+{
+	if (isolation_configure(rr->isolation, &c->plugins, e) == -1)
+		return -1;
+	if (rr->configured)
+		return 0;
+	rr->configured = true;
+	if (scratch_set_user(rr->scratch, isolation_user(rr->isolation), e) ==
+	    -1)
+		return -1;
+	isolation_take_over(rr->isolation);
+	scratch_take_over(rr->scratch);
+	return 0;
 }
 
 void
@@ -700,11 +861,12 @@ runner_free(struct runner *rr)
 		next = LIST_NEXT(r, entry);
 		loop_forget(rr->loop, r);
 		if (r->pid > 0)
-			scratch_remove(rr->scratch, r->dir);
+			remove_dirs(r);
 		run_free(r);
 	}
 	event_free(rr->stray_timer);
 	scratch_free(rr->scratch);
+	isolation_free(rr->isolation);
 	free(rr);
 }
 
@@ -718,4 +880,10 @@ uint64_t
 runner_strays(const struct runner *rr)
 {
 	return rr->strays;
+}
+
+const char *
+runner_isolation(const struct runner *rr)
+{
+	return isolation_level(rr->isolation);
 }

@@ -3,10 +3,13 @@
  *
  * Knows no SQL, no lane and no policy; it reports facts.  The child gets
  * descriptors 0 to 3 and nothing else, a clean environment and signals, a
- * session of its own and a private directory.  Its main process decides:
+ * session of its own, a private directory and the walls of isolation.h.  Its main process decides:
  * when that has ended, what is in the pipes is read, and whatever is left
  * of its process group is killed and reported.  TERM at the deadline, KILL
  * after the grace.  Nothing here waits.
+ *
+ * A run either gets its input at once and gives its result at the end, or,
+ * with drain, both are streams of the caller's and only the process is ours.
  *
  * Ownership: the strings of the spec are lent for the call, except input,
  * which is lent until done.  done runs exactly once, from the loop; the
@@ -24,22 +27,39 @@
 
 #include "output.h"
 
+struct config;
 struct err;
 struct loop;
 struct run;
 struct runner;
 
+/* A file of its own, readable only for the process while it runs. */
+struct run_credential {
+	const char *name;
+	const char *path; /* what it is a copy of */
+};
+
 struct run_spec {
 	const char *file; /* absolute */
 	const char *const *argv;
-	const char *const *env; /* without HOME and TMPDIR */
+	const char *const *env; /* without HOME, TMPDIR and credentials */
 	const char *input;
 	size_t input_bytes;
-	int64_t deadline_ms;
+	int64_t deadline_ms; /* 0: none */
 	int64_t grace_ms;
 	size_t max_result;
+	/*
+	 * Not NULL: input and results are a conversation of the caller's, who
+	 * watches run_input_fd() and run_result_fd().  It runs once, when the
+	 * process has ended and before done: read what is left.
+	 */
+	void (*drain)(void *arg);
+	const char *bundle; /* where file is from; NULL: any in the store */
 	int64_t max_memory; /* bytes; 0: no limit */
+	int64_t max_processes; /* 0: no limit */
 	int max_files; /* 0: the default */
+	const struct run_credential *credentials;
+	size_t n_credentials;
 	struct log_rate *rate; /* of its lines; outlives the run */
 };
 
@@ -56,7 +76,8 @@ struct run_end {
 	const char *doing; /* RUN_NO_...: what failed */
 	bool late; /* it was ended by us at its deadline */
 	bool stopped; /* it was ended by run_stop() */
-	bool leftovers; /* others of its group were still there */
+	bool leftovers; /* others of its group or cgroup were still there */
+	bool oom; /* the kernel killed in it for want of memory */
 	int64_t started_ms;
 	int64_t run_ms;
 	const char *result; /* what came on descriptor 3 */
@@ -74,10 +95,23 @@ void runner_free(struct runner *rr); /* kills and reaps what is left */
 size_t runner_active(const struct runner *rr);
 uint64_t runner_strays(const struct runner *rr); /* killed so far */
 
+/*
+ * At start, before anything runs: takes plugins.user on, says what keeps
+ * processes apart, and kills what an earlier daemon left.  On a reload: what
+ * of plugins may be changed.  -1: the user cannot be taken on.
+ */
+int runner_configure(struct runner *rr, const struct config *c, struct err *e);
+/* isolation_level(). */
+const char *runner_isolation(const struct runner *rr);
+
 struct run *run_start(struct runner *rr, const struct run_spec *spec,
     output_line_fn line, run_done_fn done, void *arg);
 /* TERM and then KILL after the grace; at_once: KILL. */
 void run_stop(struct run *r, bool at_once);
 int run_pid(const struct run *r); /* 0: not started */
+/* With drain, non-blocking; -1: not started, or closed. */
+int run_input_fd(const struct run *r);
+int run_result_fd(const struct run *r);
+void run_close_input(struct run *r); /* end of file for it */
 
 #endif

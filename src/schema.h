@@ -8,8 +8,8 @@
 
 struct pgconn;
 
-#define SCHEMA_OLDEST 1
-#define SCHEMA_NEWEST 1
+#define SCHEMA_OLDEST 2
+#define SCHEMA_NEWEST 2
 
 enum schema_state {
 	SCHEMA_FITS,

@@ -23,8 +23,27 @@ static const char sql_settle[] =
     " $9::text[], $10::bigint[], $11::int[], $12::int[], $13::text[]))"
     " WITH ORDINALITY AS u(a, n) ORDER BY n";
 
+static const char sql_renew[] =
+    "SELECT a FROM unnest(outbox.renew($1::uuid, $2::uuid[], $3::bigint[],"
+    " $4::bigint[], $5::int[], $6::bigint[]))"
+    " WITH ORDINALITY AS u(a, n) ORDER BY n";
+
+/* One delivery that wants a longer lease; NULL: it has ended meanwhile. */
+struct renewal {
+	struct delivery *d;
+	int64_t lease_ms;
+};
+
+struct renewals {
+	struct renewal *at;
+	size_t count, size;
+};
+
 struct settler {
 	struct settler_setup setup;
+	struct renewals wanted, asked;
+	bool renew_in_flight;
+	int64_t renew_sent_ms;
 	struct event *timer; /* pause after an error, or look for expiry */
 	bool in_flight;
 	bool kicked;
@@ -51,8 +70,21 @@ count_of(const struct settler *s, enum delivery_state state)
 }
 
 static void
+forget_renewal(struct renewals *r, const struct delivery *d)
+{
+	for (size_t i = 0; i < r->count; i++)
+		if (r->at[i].d == d)
+			r->at[i].d = NULL;
+}
+
+static void
 end(struct settler *s, struct delivery *d, const char *answer)
 {
+	if (d->renewing) {
+		forget_renewal(&s->wanted, d);
+		forget_renewal(&s->asked, d);
+		d->renewing = false;
+	}
 	if (d->bad)
 		s->bad--;
 	d->bad = false;
@@ -230,6 +262,106 @@ on_settled(void *arg, const PGresult *res)
 	settler_kick(s);
 }
 
+/* --- renewals --------------------------------------------------------- */
+
+static void
+renewal_answered(struct settler *s, const struct renewal *r, bool done)
+{
+	r->d->renewing = false;
+	if (done && s->renew_sent_ms + r->lease_ms > r->d->lease_ends_ms)
+		r->d->lease_ends_ms = s->renew_sent_ms + r->lease_ms;
+	s->setup.renewed(s->setup.arg, r->d, done);
+}
+
+static void
+on_renewed(void *arg, const PGresult *res)
+{
+	struct settler *s = arg;
+	bool ok = res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK &&
+	    (size_t)PQntuples(res) == s->asked.count;
+
+	s->renew_in_flight = false;
+	if (res != NULL && !ok)
+		log_event(LOG_WARN, "renew_failed",
+		    "leases cannot be renewed now",
+		    LOG_STR("sqlstate", pgresult_sqlstate(res)),
+		    LOG_STR("error",
+			PQresultErrorField(res, PG_DIAG_MESSAGE_PRIMARY)));
+	for (size_t i = 0; i < s->asked.count; i++) {
+		struct renewal *r = &s->asked.at[i];
+
+		if (r->d == NULL)
+			continue;
+		if (ok)
+			renewal_answered(s, r,
+			    strcmp(PQgetvalue(res, (int)i, 0), "done") == 0);
+		else
+			r->d->renewing = false; /* the next progress asks */
+	}
+	s->asked.count = 0;
+	settler_kick(s);
+}
+
+/* The members of $2 to $6, in this order. */
+struct renew_columns {
+	struct pgarray claim, target, fact, ord, lease;
+};
+
+static void
+send_renewals(struct settler *s)
+{
+	struct renew_columns c = {0};
+	struct pgarray *all = &c.claim;
+	struct renewals sent = s->wanted;
+	struct pgquery want = {
+	    .sql = sql_renew,
+	    .params = {s->setup.worker},
+	    .n_params = 1,
+	    .done = on_renewed,
+	    .arg = s,
+	};
+
+	s->wanted = s->asked;
+	s->asked = (struct renewals){sent.at, 0, sent.size};
+	for (size_t i = 0; i < sent.count; i++) {
+		const struct delivery *d = sent.at[i].d;
+
+		if (d == NULL)
+			continue;
+		s->asked.at[s->asked.count++] = sent.at[i];
+		pgarray_add(&c.claim, d->id.claim);
+		pgarray_add_int(&c.target, d->id.target);
+		pgarray_add_int(&c.fact, d->id.fact);
+		pgarray_add_int(&c.ord, d->id.ord);
+		pgarray_add_int(&c.lease, sent.at[i].lease_ms);
+	}
+	if (s->asked.count == 0)
+		return;
+	for (size_t i = 0; i < sizeof(c) / sizeof(*all); i++)
+		want.params[want.n_params++] = pgarray_text(&all[i]);
+	s->renew_in_flight = true;
+	s->renew_sent_ms = loop_now_ms();
+	pgconn_query(s->setup.link, &want);
+	for (size_t i = 0; i < sizeof(c) / sizeof(*all); i++)
+		pgarray_clear(&all[i]);
+}
+
+void
+settler_renew(struct settler *s, struct delivery *d, int64_t lease_ms)
+{
+	struct renewals *w = &s->wanted;
+
+	if (d->renewing)
+		return;
+	d->renewing = true;
+	if (w->count == w->size) {
+		w->size = 2 * w->size + 16;
+		w->at = xreallocarray(w->at, w->size, sizeof(*w->at));
+	}
+	w->at[w->count++] = (struct renewal){d, lease_ms};
+	settler_kick(s);
+}
+
 /* --- sending ---------------------------------------------------------- */
 
 struct columns {
@@ -294,6 +426,9 @@ settler_step(void *arg)
 	int64_t wait;
 
 	s->kicked = false;
+	if (!s->renew_in_flight && s->wanted.count > 0 &&
+	    pgconn_is_up(s->setup.link))
+		send_renewals(s);
 	if (s->in_flight || settler_backlog(s) == 0)
 		return;
 	expire(s);
@@ -345,6 +480,8 @@ settler_free(struct settler *s)
 		return;
 	loop_forget(s->setup.loop, s);
 	event_free(s->timer);
+	free(s->wanted.at);
+	free(s->asked.at);
 	free(s);
 }
 

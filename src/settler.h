@@ -7,6 +7,8 @@
  * error is bisected: the guilty one alone is recorded as a retry with the
  * SQLSTATE; if even that raises, it is left to its lease.
  *
+ * Renewals gather in the same way and go beside them.
+ *
  * ended() is called once for each delivery, from the loop; the delivery
  * is then ENDED and the callee's to free.  Never starts or ends a handler.
  */
@@ -38,6 +40,8 @@ struct settler_setup {
 	const struct config *config;
 	const char *worker;
 	void (*ended)(void *arg, struct delivery *d, const char *answer);
+	/* a renew is answered; done: lease_ends_ms is the new one */
+	void (*renewed)(void *arg, struct delivery *d, bool done);
 	void *arg;
 };
 
@@ -47,6 +51,9 @@ void settler_configure(struct settler *s, const struct config *c);
 
 /* The link is up, or a delivery has become FINISHED. */
 void settler_kick(struct settler *s);
+/* Asks for a longer lease for one that runs, counted from when it is sent.
+ * Lost links are not answered: the old lease rules then. */
+void settler_renew(struct settler *s, struct delivery *d, int64_t lease_ms);
 /* Too much waits, or waits too long: claim no more for now. */
 bool settler_is_congested(const struct settler *s);
 size_t settler_backlog(const struct settler *s);

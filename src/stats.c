@@ -5,10 +5,12 @@
 
 #include "bus.h"
 #include "claimer.h"
+#include "json.h"
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
 #include "pgconn.h"
+#include "pool.h"
 #include "run.h"
 #include "settler.h"
 
@@ -132,6 +134,7 @@ dump_lane(const struct lane *l)
 	    LOG_BOOL("gone", l->gone), LOG_INT("busy", l->busy),
 	    LOG_INT("concurrency", l->tuning.concurrency),
 	    LOG_INT("held_ms", held > 0 ? held : 0),
+	    LOG_STR("breaker", breaker_state_name(l->breaker.state)),
 	    LOG_INT("delivered", (int64_t)l->delivered),
 	    LOG_INT("failed", (int64_t)l->failed),
 	    LOG_INT("paused", (int64_t)l->paused),
@@ -177,6 +180,30 @@ dump_work(const struct stats_view *v)
 	    LOG_INT("heartbeat_age_ms", age_ms(c->last_beat_ms)));
 }
 
+static void
+dump_workers(const struct lanes *ls)
+{
+	const struct installation *i;
+	struct pool_view v;
+
+	TAILQ_FOREACH (i, &ls->installations, entry) {
+		if (i->pool == NULL)
+			continue;
+		pool_look(i->pool, &v);
+		log_event(LOG_INFO, "state_workers", NULL,
+		    LOG_STR("plugin", i->plugin),
+		    LOG_STR("version", i->version),
+		    LOG_INT("processes", v.processes),
+		    LOG_INT("ready", v.ready),
+		    LOG_INT("in_flight", v.in_flight),
+		    LOG_INT("waiting", v.waiting), LOG_INT("taken", i->taken),
+		    LOG_INT("credits", i->credits),
+		    LOG_INT("restarts", (int64_t)v.restarts),
+		    LOG_INT("restart_in_ms", v.restart_in_ms),
+		    LOG_STR("error", v.error));
+	}
+}
+
 void
 stats_dump(const struct stats_view *v)
 {
@@ -185,6 +212,7 @@ stats_dump(const struct stats_view *v)
 
 	log_event(LOG_INFO, "state", "what SIGUSR1 asked for",
 	    LOG_STR("version", OUTBOXD_VERSION),
+	    LOG_STR("isolation", runner_isolation(v->runner)),
 	    LOG_INT("up_ms", loop_now_ms() - s->started_ms),
 	    LOG_INT("ended", (int64_t)s->ended),
 	    LOG_INT("ack", (int64_t)s->verdicts[VERDICT_ACK]),
@@ -199,6 +227,77 @@ stats_dump(const struct stats_view *v)
 	if (v->listen != v->claim)
 		dump_link("listen", v->listen);
 	dump_work(v);
+	dump_workers(v->lanes);
 	TAILQ_FOREACH (l, &v->lanes->list, entry)
 		dump_lane(l);
+}
+
+static void
+add_number(cJSON *o, const char *key, int64_t n)
+{
+	cJSON_AddNumberToObject(o, key, (double)n);
+}
+
+/* Those that are not closed. */
+static void
+detail_breakers(cJSON *root, const struct lanes *ls, int64_t now)
+{
+	cJSON *list = cJSON_AddArrayToObject(root, "breakers"), *o;
+	const struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		if (l->breaker.state == BREAKER_CLOSED || l->gone)
+			continue;
+		o = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, o);
+		add_number(o, "target_id", l->target_id);
+		cJSON_AddStringToObject(o, "subscriber_id", l->subscriber->id);
+		cJSON_AddStringToObject(o, "plugin_version", l->plugin_version);
+		cJSON_AddStringToObject(o, "state",
+		    breaker_state_name(l->breaker.state));
+		add_number(o, "failures", l->breaker.failures);
+		add_number(o, "open_ms",
+		    l->breaker.open_until_ms > now
+			? l->breaker.open_until_ms - now
+			: 0);
+		cJSON_AddStringToObject(o, "reason", l->break_reason);
+	}
+}
+
+static void
+detail_workers(cJSON *root, const struct lanes *ls)
+{
+	cJSON *list = cJSON_AddArrayToObject(root, "workers"), *o;
+	const struct installation *i;
+	struct pool_view v;
+
+	TAILQ_FOREACH (i, &ls->installations, entry) {
+		if (i->pool == NULL)
+			continue;
+		pool_look(i->pool, &v);
+		o = cJSON_CreateObject();
+		cJSON_AddItemToArray(list, o);
+		cJSON_AddStringToObject(o, "plugin_id", i->plugin);
+		cJSON_AddStringToObject(o, "plugin_version", i->version);
+		add_number(o, "processes", v.processes);
+		add_number(o, "ready", v.ready);
+		add_number(o, "in_flight", v.in_flight);
+		add_number(o, "restarts", (int64_t)v.restarts);
+		if (v.error != NULL)
+			cJSON_AddStringToObject(o, "error", v.error);
+	}
+}
+
+char *
+stats_detail(const struct lanes *ls, const struct runner *rr)
+{
+	cJSON *root = cJSON_CreateObject();
+	char *text;
+
+	detail_breakers(root, ls, loop_now_ms());
+	detail_workers(root, ls);
+	cJSON_AddStringToObject(root, "isolation", runner_isolation(rr));
+	text = json_print(root);
+	cJSON_Delete(root);
+	return text;
 }

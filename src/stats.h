@@ -46,5 +46,8 @@ void stats_attempt(struct stats *s, const struct delivery *d,
 /* One line of counters, if anything has ended since the last one. */
 void stats_line(struct stats *s);
 void stats_dump(const struct stats_view *v);
+/* The same for outbox.daemons.detail, as one JSON object: only what is not as
+ * it should be, and what this machine can do.  Caller frees. */
+char *stats_detail(const struct lanes *ls, const struct runner *rr);
 
 #endif

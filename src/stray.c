@@ -8,6 +8,10 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "fsuser.h"
+
+#define ENVIRON_MAX (256 * 1024)
+
 /* Reads at most size - 1 bytes of /proc/PID/what and ends them with NUL. */
 static ssize_t
 read_proc(pid_t pid, const char *what, char *buf, size_t size)
@@ -100,7 +104,7 @@ stray_lives(pid_t pid)
 static const char *
 tmpdir_of(pid_t pid)
 {
-	static char env[32768];
+	static char env[ENVIRON_MAX];
 	static const char name[] = "TMPDIR=";
 	ssize_t n = read_proc(pid, "environ", env, sizeof(env));
 
@@ -118,13 +122,49 @@ stray_has_dir(pid_t pid, const char *dir)
 	return has != NULL && strcmp(has, dir) == 0;
 }
 
+static bool
+begins_below(const char *path, const char *dir)
+{
+	size_t len = strlen(dir);
+
+	return strncmp(path, dir, len) == 0 && path[len] == '/';
+}
+
+static bool
+is_below(pid_t pid, const char *dir)
+{
+	char path[64], cwd[1024];
+	const char *has;
+	ssize_t n;
+
+	snprintf(path, sizeof(path), "/proc/%d/cwd", (int)pid);
+	n = readlink(path, cwd, sizeof(cwd) - 1);
+	cwd[n > 0 ? n : 0] = '\0';
+	if (begins_below(cwd, dir))
+		return true;
+	has = tmpdir_of(pid);
+	return has != NULL && begins_below(has, dir);
+}
+
+/* Only its own user may look at a process. */
+static bool
+is_below_as(pid_t pid, const char *dir, const struct fsuser *u)
+{
+	bool is = is_below(pid, dir);
+
+	if (is || !u->other)
+		return is;
+	fsuser_begin_proc(u);
+	is = is_below(pid, dir);
+	fsuser_end(u);
+	return is;
+}
+
 int
-stray_kill_below(const char *dir)
+stray_kill_below(const char *dir, const struct fsuser *u)
 {
 	DIR *proc = opendir("/proc");
-	size_t len = strlen(dir);
 	struct dirent *de;
-	const char *has;
 	int n = 0;
 
 	if (proc == NULL)
@@ -134,9 +174,7 @@ stray_kill_below(const char *dir)
 
 		if (pid <= 1 || pid == getpid())
 			continue;
-		has = tmpdir_of(pid);
-		if (has != NULL && strncmp(has, dir, len) == 0 &&
-		    has[len] == '/' && kill(pid, SIGKILL) == 0)
+		if (is_below_as(pid, dir, u) && kill(pid, SIGKILL) == 0)
 			n++;
 	}
 	closedir(proc);

@@ -379,8 +379,8 @@ BEGIN
     ELSIF v_version IS NULL OR v_version !~ '^[A-Za-z0-9._-]{1,64}$' THEN
         RAISE EXCEPTION 'manifest: version "%" is not 1 to 64 of [A-Za-z0-9._-]', v_version
             USING ERRCODE = '22023';
-    ELSIF v_protocol IS DISTINCT FROM 'exec' THEN
-        RAISE EXCEPTION 'manifest: protocol "%" is not in this version, only exec', v_protocol
+    ELSIF v_protocol IS NULL OR v_protocol NOT IN ('exec', 'worker') THEN
+        RAISE EXCEPTION 'manifest: protocol "%" is not in this version, only exec and worker', v_protocol
             USING ERRCODE = '22023';
     ELSIF artifact_digest IS NULL OR artifact_digest !~ '^sha256:[0-9a-f]{64}$' THEN
         RAISE EXCEPTION 'artifact digest "%" is not sha256:<64 hex>', artifact_digest

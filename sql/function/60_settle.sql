@@ -19,13 +19,21 @@ BEGIN
             RAISE EXCEPTION 'settle: item %: verdict "%" is not ack, retry, pause or release',
                 i, p_verdicts[i] USING ERRCODE = '22023';
         ELSIF p_verdicts[i] = 'pause' AND (p_reasons[i] IS NULL OR p_reasons[i] NOT IN (
-                'retry_budget_exhausted', 'crash_loop', 'handler_rejected', 'result_rejected')) THEN
+                'retry_budget_exhausted', 'crash_loop', 'handler_rejected', 'result_rejected',
+                'exceeds_memory_budget')) THEN
             RAISE EXCEPTION 'settle: item %: "%" is not a reason for a worker to pause', i, p_reasons[i]
                 USING ERRCODE = '22023';
         END IF;
     END LOOP;
 END
 $$;
+
+-- outbox._is_crash(outcome): a process died with the delivery in it.  It is
+-- counted whatever the verdict: who died with another's call is released.
+CREATE OR REPLACE FUNCTION outbox._is_crash(p_outcome text) RETURNS boolean
+LANGUAGE sql IMMUTABLE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$ SELECT coalesce(p_outcome IN ('crashed', 'oom', 'protocol_error'), false) $$;
 
 -- outbox._settle_fresh(...): items whose delivery still has its fresh row.
 -- The caller holds the claims and has read the clock after that.  Answers,
@@ -71,11 +79,12 @@ BEGIN
             authority_seq, available_at, due_at, pause_reason, paused_at, last_error)
         SELECT g.target_id, g.fact_id, CASE g.verdict WHEN 'pause' THEN 'paused' ELSE 'pending' END,
                (g.verdict <> 'release')::int,
-               (g.verdict <> 'release' AND g.outcome IN ('crashed', 'oom'))::int,
+               outbox._is_crash(g.outcome)::int,
                x.authority_seq, d.at, CASE WHEN g.verdict <> 'pause' THEN d.at END,
                CASE g.verdict WHEN 'pause' THEN g.reason END,
                CASE g.verdict WHEN 'pause' THEN p_now END,
-               CASE WHEN g.verdict <> 'release' THEN outbox._clip(g.error) END
+               CASE WHEN g.verdict <> 'release' OR outbox._is_crash(g.outcome)
+                    THEN outbox._clip(g.error) END
           FROM gone g
           JOIN outbox.fact x ON x.fact_id = g.fact_id
          CROSS JOIN LATERAL (SELECT CASE
@@ -124,13 +133,13 @@ BEGIN
         UPDATE outbox.exception e
            SET status = CASE i.verdict WHEN 'pause' THEN 'paused' ELSE 'pending' END,
                attempt_count = e.attempt_count - (i.verdict = 'release')::int,
-               crash_count = e.crash_count
-                   + (i.verdict <> 'release' AND i.outcome IN ('crashed', 'oom'))::int,
+               crash_count = e.crash_count + outbox._is_crash(i.outcome)::int,
                available_at = d.at, due_at = CASE WHEN i.verdict <> 'pause' THEN d.at END,
                claim_id = NULL, claimed_by = NULL, claimed_at = NULL, claim_expires_at = NULL,
                pause_reason = CASE i.verdict WHEN 'pause' THEN i.reason END,
                paused_at = CASE i.verdict WHEN 'pause' THEN p_now END,
-               last_error = CASE i.verdict WHEN 'release' THEN e.last_error
+               last_error = CASE WHEN i.verdict = 'release' AND NOT outbox._is_crash(i.outcome)
+                            THEN e.last_error
                             ELSE coalesce(outbox._clip(i.error), e.last_error) END
           FROM item i CROSS JOIN LATERAL (SELECT CASE
                WHEN i.verdict = 'retry' OR i.delay_ms > 0 THEN outbox._later(i.delay_ms)
@@ -181,8 +190,8 @@ $$;
 --              rules); release: 0 for "at once"
 --   reasons    pause: its pause_reason; release with 'handler_config' also
 --              pauses the subscriber
---   outcomes   how the attempt went, for the attempt history; crashed and oom
---              raise crash_count
+--   outcomes   how the attempt went, for the attempt history; crashed, oom and
+--              protocol_error raise crash_count, whatever the verdict
 -- Answers in the same order: done | already (this claim recorded this very
 -- verdict: sent again after a lost link) | claim_lost (nothing of it is
 -- written, no other item is affected).

@@ -8,16 +8,20 @@ LANGUAGE sql STABLE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$ SELECT statement_timestamp() - interval '15 s' $$;
 
--- outbox.dispatch_targets(): every target a daemon may be asked to run.
+-- outbox.dispatch_targets(): every target a daemon may be asked to run.  owed:
+-- something of it waits or is claimed, so that its processes are needed.
 CREATE OR REPLACE FUNCTION outbox.dispatch_targets()
 RETURNS TABLE (target_id bigint, subscriber_id text, plugin_id text, plugin_version text,
     artifact_digest text, handler text, handler_version text, installation_state text,
-    subscriber_paused boolean)
+    subscriber_paused boolean, owed boolean)
 LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$
     SELECT t.target_id, t.subscriber_id, i.plugin_id, i.plugin_version, i.artifact_digest,
-           t.handler, t.handler_version, i.state, s.paused_at IS NOT NULL
+           t.handler, t.handler_version, i.state, s.paused_at IS NOT NULL,
+           EXISTS (SELECT FROM outbox.fresh f WHERE f.target_id = t.target_id)
+           OR EXISTS (SELECT FROM outbox.exception e
+                       WHERE e.target_id = t.target_id AND e.status <> 'paused')
       FROM outbox.target t
       JOIN outbox.installation i ON i.installation_id = t.installation_id
       JOIN outbox.subscriber s ON s.subscriber_id = t.subscriber_id
@@ -234,11 +238,12 @@ $$;
 --   max_bytes   memory.max_json_bytes
 --   grace_ms    dispatch.unavailable_grace
 --   stopping    true: it stops on purpose, its expired claims count no crash
+--   detail      what people may want to see of it; NULL: as it was
 -- Answers the authority seq (another one than last time: ask
 -- dispatch_targets again) and the database's time.
 CREATE OR REPLACE FUNCTION outbox.heartbeat(p_worker uuid, p_host text, p_pid bigint,
     p_version text, p_target_ids bigint[], p_max_bytes bigint, p_grace_ms bigint,
-    p_stopping boolean DEFAULT false)
+    p_stopping boolean DEFAULT false, p_detail json DEFAULT NULL)
 RETURNS TABLE (authority_seq bigint, database_time timestamptz)
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
@@ -250,11 +255,13 @@ BEGIN
        SET contact_since = CASE WHEN d.last_seen_at < clock_timestamp() - interval '5 s'
                                 THEN clock_timestamp() ELSE d.contact_since END,
            last_seen_at = clock_timestamp(), stopping = p_stopping,
-           target_ids = p_target_ids, max_bytes = p_max_bytes
+           target_ids = p_target_ids, max_bytes = p_max_bytes,
+           detail = coalesce(p_detail, d.detail)
      WHERE d.worker = p_worker;
     IF NOT FOUND THEN
-        INSERT INTO outbox.daemon (worker, host, pid, version, stopping, target_ids, max_bytes)
-        VALUES (p_worker, p_host, p_pid, p_version, p_stopping, p_target_ids, p_max_bytes);
+        INSERT INTO outbox.daemon (worker, host, pid, version, stopping, target_ids, max_bytes,
+            detail)
+        VALUES (p_worker, p_host, p_pid, p_version, p_stopping, p_target_ids, p_max_bytes, p_detail);
     END IF;
     IF NOT p_stopping THEN
         PERFORM outbox._duties(p_worker, p_grace_ms);

@@ -128,8 +128,33 @@ SELECT s.subscriber_id, s.paused_at IS NOT NULL AS paused, s.pause_reason, s.pau
 CREATE OR REPLACE VIEW outbox.daemons AS
 SELECT d.worker, d.host, d.pid, d.version, d.started_at, d.last_seen_at,
        d.last_seen_at > statement_timestamp() - interval '15 s' AND NOT d.stopping AS alive,
-       d.stopping, d.target_ids, d.max_bytes
+       d.stopping, d.target_ids, d.max_bytes, d.detail
   FROM outbox.daemon d;
+
+-- outbox.breakers: lanes that a living daemon does not serve now, or serves
+-- one call at a time, because their handlers failed one after the other.
+CREATE OR REPLACE VIEW outbox.breakers AS
+SELECT d.worker, d.host, d.pid, (b ->> 'target_id')::bigint AS target_id,
+       b ->> 'subscriber_id' AS subscriber_id, b ->> 'plugin_version' AS plugin_version,
+       b ->> 'state' AS state, (b ->> 'failures')::bigint AS failures,
+       greatest((b ->> 'open_ms')::bigint
+           - (extract(epoch FROM statement_timestamp() - d.last_seen_at) * 1000)::bigint, 0) AS open_ms,
+       b ->> 'reason' AS reason
+  FROM outbox.daemon d
+ CROSS JOIN LATERAL json_array_elements(CASE json_typeof(d.detail -> 'breakers')
+       WHEN 'array' THEN d.detail -> 'breakers' ELSE '[]' END) b
+ WHERE d.last_seen_at > statement_timestamp() - interval '15 s' AND NOT d.stopping;
+
+-- outbox.workers: the processes of worker plugins in living daemons.
+CREATE OR REPLACE VIEW outbox.workers AS
+SELECT d.worker, d.host, d.pid, w ->> 'plugin_id' AS plugin_id,
+       w ->> 'plugin_version' AS plugin_version, (w ->> 'processes')::bigint AS processes,
+       (w ->> 'ready')::bigint AS ready, (w ->> 'in_flight')::bigint AS in_flight,
+       (w ->> 'restarts')::bigint AS restarts, w ->> 'error' AS error
+  FROM outbox.daemon d
+ CROSS JOIN LATERAL json_array_elements(CASE json_typeof(d.detail -> 'workers')
+       WHEN 'array' THEN d.detail -> 'workers' ELSE '[]' END) w
+ WHERE d.last_seen_at > statement_timestamp() - interval '15 s' AND NOT d.stopping;
 
 CREATE OR REPLACE VIEW outbox.attempts AS
 SELECT x.event_id, t.subscriber_id, a.generation, a.attempt, a.outcome, a.verdict, a.claim_id,

@@ -18,7 +18,7 @@ GRANT EXECUTE ON FUNCTION outbox.schema_version()
 
 GRANT EXECUTE ON FUNCTION
     outbox.dispatch_targets(),
-    outbox.heartbeat(uuid, text, bigint, text, bigint[], bigint, bigint, boolean),
+    outbox.heartbeat(uuid, text, bigint, text, bigint[], bigint, bigint, boolean, json),
     outbox.claim(uuid, bigint[], int[], bigint[], int[], bigint, bigint, int),
     outbox.settle(uuid, uuid[], bigint[], bigint[], int[], text[], bigint[], text[], text[], bigint[], int[], int[], text[]),
     outbox.renew(uuid, uuid[], bigint[], bigint[], int[], bigint[]),
@@ -42,7 +42,7 @@ GRANT EXECUTE ON FUNCTION outbox.lane_status(int),
 
 GRANT SELECT ON outbox.deliveries, outbox.facts, outbox.contracts, outbox.installations,
     outbox.targets, outbox.grants, outbox.graphs, outbox.subscribers, outbox.daemons,
-    outbox.attempts, outbox.audit, outbox.lanes
+    outbox.attempts, outbox.audit, outbox.lanes, outbox.breakers, outbox.workers
     TO outbox_operator, outbox_viewer;
 GRANT SELECT ON outbox.schema_migration, outbox.schema_functions, outbox.schema_function_hash
     TO outbox_operator, outbox_viewer, outbox_dispatcher;

@@ -221,12 +221,22 @@ static const char explain_sql[] =
     "    WHERE i.artifact_digest = d.artifact_digest"
     "      AND i.plugin_version = d.plugin_version"
     "      AND starts_with(d.subscriber_id, i.plugin_id || '.') LIMIT 1)"
-    "    AS concurrency"
+    "    AS concurrency,"
+    "  b.n AS breakers, b.state AS breaker, b.failures AS breaker_failures,"
+    "  b.reason AS breaker_reason,"
+    "  (SELECT max(coalesce(x.error, 'it is being started'))"
+    "     FROM outbox.workers x WHERE x.plugin_version = d.plugin_version"
+    "      AND starts_with(d.subscriber_id, x.plugin_id || '.')"
+    "   HAVING sum(x.ready) = 0) AS worker_error"
     "  FROM d LEFT JOIN outbox.daemons w ON w.worker = d.claimed_by"
     "  LEFT JOIN outbox.lanes l ON l.subscriber_id = d.subscriber_id"
     "   AND l.artifact_digest = d.artifact_digest"
     "   AND l.plugin_version = d.plugin_version"
-    "  LEFT JOIN outbox.subscribers s ON s.subscriber_id = d.subscriber_id";
+    "  LEFT JOIN outbox.subscribers s ON s.subscriber_id = d.subscriber_id"
+    " CROSS JOIN LATERAL (SELECT count(*) AS n, max(x.state) AS state,"
+    "        max(x.failures) AS failures, max(x.reason) AS reason"
+    "   FROM outbox.breakers x WHERE x.subscriber_id = d.subscriber_id"
+    "    AND x.plugin_version = d.plugin_version) b";
 
 static long
 count_of(const PGresult *row, const char *column)
@@ -288,6 +298,11 @@ fill_case(struct ctl *c, const PGresult *row, const char *plugin,
 	    .daemons_offering = count_of(row, "daemons_offering"),
 	    .in_flight = count_of(row, "in_flight"),
 	    .concurrency = concurrency_of(c, row),
+	    .breakers = count_of(row, "breakers"),
+	    .breaker = db_text(row, 0, "breaker"),
+	    .breaker_failures = db_text(row, 0, "breaker_failures"),
+	    .breaker_reason = db_text(row, 0, "breaker_reason"),
+	    .worker_error = db_text(row, 0, "worker_error"),
 	};
 }
 

@@ -11,6 +11,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "../manifest.h"
 #include "../store.h"
@@ -19,6 +20,8 @@
 #include "ctl.h"
 #include "input.h"
 #include "out.h"
+#include "plugin_new.h"
+#include "plugin_test.h"
 
 static const struct option_spec store_options[] = {
     {"--store", "DIR", "the artifact store (default: plugins.store)", false},
@@ -31,6 +34,19 @@ static const struct option_spec activate_options[] = {
 	"where --grant-all grants; '*' for all (default: default)", false},
     {"--same-grants", NULL, "grant what the version active now has", false},
     {"--without-grants", NULL, "activate although grants are missing", false},
+    {.name = NULL},
+};
+
+static const struct option_spec new_options[] = {
+    {"--lang", "L", "sh, c, python or node", false},
+    {"--id", "ID", "the plugin's id (default: example.DIR)", false},
+    {.name = NULL},
+};
+
+static const struct option_spec test_options[] = {
+    {"--event", "FILE", "a body, or a whole event (default: {})", false},
+    {"--handler", "NAME", "only this handler (default: each)", false},
+    {"--hostile", NULL, "do what happens on bad days, and report", false},
     {.name = NULL},
 };
 
@@ -98,7 +114,7 @@ say_checked(struct ctl *c, const struct manifest *m, const char *digest)
 		free(json);
 		return;
 	}
-	printf("%s@%s\n%s\n", m->plugin, m->version, digest);
+	printf("%s@%s, %s/1\n%s\n", m->plugin, m->version, m->protocol, digest);
 	for (h = 0; h < m->n_handlers; h++)
 		for (s = 0; s < m->handlers[h].n_subscribes; s++)
 			printf("  %s.%s needs event.subscribe %s@%s\n",
@@ -107,17 +123,36 @@ say_checked(struct ctl *c, const struct manifest *m, const char *digest)
 			    m->handlers[h].subscribes[s].version);
 }
 
+/* A program that is made from its sources may not have been.  Caller frees. */
+static char *
+remedy_for(const char *dir)
+{
+	char *makefile = xasprintf("%s/Makefile", dir);
+	char *remedy = access(makefile, F_OK) == 0
+	    ? xasprintf("if it is not made yet: make -C %s", dir)
+	    : NULL;
+
+	free(makefile);
+	return remedy;
+}
+
 static int
 plugin_check(struct ctl *c, const struct args *a)
 {
 	const char *dir = args_operand(a, 0);
 	char digest[DIGEST_TEXT_LEN + 1];
 	struct manifest *m;
+	char *remedy;
 	struct err e;
+	int code;
 
 	m = manifest_load(dir, &e);
-	if (m == NULL)
-		return ctl_fail(c, EX_DATAERR, NULL, "%s", e.text);
+	if (m == NULL) {
+		remedy = remedy_for(dir);
+		code = ctl_fail(c, EX_DATAERR, remedy, "%s", e.text);
+		free(remedy);
+		return code;
+	}
 	if (digest_bundle(dir, digest, &e) != 0) {
 		manifest_free(m);
 		return ctl_fail(c, EX_DATAERR, NULL, "%s", e.text);
@@ -442,11 +477,18 @@ plugin_show(struct ctl *c, const struct args *a)
 }
 
 const struct command plugin_commands[] = {
-    {"plugin", "new", "DIR", 1, 1, NULL, NULL, NULL, NULL},
+    {"plugin", "new", "DIR", 1, 1, "write a bundle to begin with",
+	"A handler that works, with the SDK's file beside it. It needs neither\n"
+	"a database nor outboxd. Nothing that exists is written over.",
+	new_options, plugin_new},
     {"plugin", "check", "DIR", 1, 1,
 	"read a bundle as an install would, and print its digest",
 	"Needs no database.", NULL, plugin_check},
-    {"plugin", "test", "DIR", 1, 1, NULL, NULL, NULL, NULL},
+    {"plugin", "test", "DIR", 1, 1, "run a bundle as outboxd would",
+	"Needs no database. Shows what was sent, came back (>, <) and was\n"
+	"printed (|), and what would be recorded. Exit 0 if every handler\n"
+	"acknowledges; with --hostile, if it conforms to outbox-plugin(7).",
+	test_options, plugin_test},
     {"plugin", "install", "DIR", 1, 1,
 	"copy a bundle to the store and make it known",
 	"Every host that is to run it needs it in its store. An installed\n"

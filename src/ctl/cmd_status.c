@@ -25,6 +25,7 @@ struct problem {
 struct status {
 	struct ctl *c;
 	PGresult *schema, *daemons, *lanes, *subscribers;
+	PGresult *breakers, *workers;
 	struct problem *problem;
 	int n_problems;
 	long alive; /* daemons */
@@ -60,7 +61,8 @@ ask(struct status *s)
 	s->daemons = out_run(c,
 	    "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
 	    "       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
-	    "       cardinality(d.target_ids) AS lanes"
+	    "       cardinality(d.target_ids) AS lanes,"
+	    "       d.detail ->> 'isolation' AS isolation"
 	    "  FROM outbox.daemons d"
 	    " ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
 	    DB_NONE);
@@ -75,7 +77,23 @@ ask(struct status *s)
 	    "  FROM outbox.subscribers s WHERE s.paused"
 	    " ORDER BY s.subscriber_id",
 	    DB_NONE);
-	return s->subscribers != NULL;
+	if (s->subscribers == NULL)
+		return false;
+	s->breakers = out_run(c,
+	    "SELECT b.host, b.pid, b.subscriber_id, b.plugin_version, b.state,"
+	    "       b.failures, b.open_ms, b.reason"
+	    "  FROM outbox.breakers b"
+	    " ORDER BY b.subscriber_id, b.plugin_version, b.host, b.pid",
+	    DB_NONE);
+	if (s->breakers == NULL)
+		return false;
+	s->workers = out_run(c,
+	    "SELECT w.host, w.pid, w.plugin_id, w.plugin_version, w.processes,"
+	    "       w.ready, w.in_flight, w.restarts, w.error"
+	    "  FROM outbox.workers w"
+	    " ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
+	    DB_NONE);
+	return s->workers != NULL;
 }
 
 static long
@@ -142,6 +160,37 @@ judge_lane(struct status *s, int i)
 }
 
 static void
+judge_breaker(struct status *s, int i)
+{
+	const char *subscriber = db_text(s->breakers, i, "subscriber_id");
+
+	add(s, "breaker_open",
+	    xasprintf("outboxctl delivery list --subscriber %s (last_error)",
+		subscriber),
+	    "the breaker of %s, version %s, is %s on %s after %ld failure(s) "
+	    "one after the other, the last one %s",
+	    subscriber, db_text(s->breakers, i, "plugin_version"),
+	    strcmp(db_text(s->breakers, i, "state"), "open") == 0 ? "open"
+								  : "half open",
+	    db_text(s->breakers, i, "host"), number(s->breakers, i, "failures"),
+	    db_text(s->breakers, i, "reason"));
+}
+
+static void
+judge_worker(struct status *s, int i)
+{
+	const char *error = db_text(s->workers, i, "error");
+
+	if (error == NULL || number(s->workers, i, "ready") > 0)
+		return;
+	add(s, "worker_not_ready", xstrdup("mend the plugin; see its log"),
+	    "no process of worker %s@%s is ready on %s: %s",
+	    db_text(s->workers, i, "plugin_id"),
+	    db_text(s->workers, i, "plugin_version"),
+	    db_text(s->workers, i, "host"), error);
+}
+
+static void
 judge(struct status *s)
 {
 	const char *subscriber;
@@ -151,6 +200,10 @@ judge(struct status *s)
 	judge_daemons(s);
 	for (i = 0; i < PQntuples(s->lanes); i++)
 		judge_lane(s, i);
+	for (i = 0; i < PQntuples(s->breakers); i++)
+		judge_breaker(s, i);
+	for (i = 0; i < PQntuples(s->workers); i++)
+		judge_worker(s, i);
 	for (i = 0; i < PQntuples(s->subscribers); i++) {
 		subscriber = db_text(s->subscribers, i, "subscriber_id");
 		add(s, "subscriber_paused",
@@ -186,6 +239,8 @@ say_json(const struct status *s, const char *word)
 	cJSON_AddItemToObject(object, "lanes", out_rows(s->lanes));
 	cJSON_AddItemToObject(object, "paused_subscribers",
 	    out_rows(s->subscribers));
+	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
+	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
 	list = cJSON_AddArrayToObject(object, "problems");
 	for (i = 0; i < s->n_problems; i++) {
 		item = cJSON_CreateObject();
@@ -212,11 +267,18 @@ say_text(const struct status *s, const char *word)
 	}
 	printf("\n");
 	out_table(stdout, s->daemons,
-	    "host pid version started_at last_seen_at alive stopping lanes");
+	    "host pid version started_at last_seen_at alive stopping lanes "
+	    "isolation");
 	printf("\n");
 	out_table(stdout, s->lanes,
 	    "subscriber_id plugin_version installation_state daemons pending "
 	    "claimed paused oldest_pending_ms");
+	if (PQntuples(s->workers) > 0) {
+		printf("\n");
+		out_table(stdout, s->workers,
+		    "plugin_id plugin_version host processes ready in_flight "
+		    "restarts");
+	}
 }
 
 static int
@@ -255,6 +317,8 @@ status(struct ctl *c, const struct args *a)
 	PQclear(s.daemons);
 	PQclear(s.lanes);
 	PQclear(s.subscribers);
+	PQclear(s.breakers);
+	PQclear(s.workers);
 	for (i = 0; i < s.n_problems; i++) {
 		free(s.problem[i].text);
 		free(s.problem[i].remedy);

@@ -207,6 +207,19 @@ explain_waiting(const struct explain_case *is, struct explanation *out)
 		    state != NULL ? state : "not known");
 	else
 		explain_daemons(is, out);
+	if (is->breakers > 0)
+		add(out, "broken_off",
+		    xasprintf("mend what its last errors say: outboxctl "
+			      "delivery show %s %s",
+			is->event, is->subscriber),
+		    "its breaker is %s in %ld daemon(s), after %s failure(s) "
+		    "one after the other, the last one %s; now and then one "
+		    "delivery is tried",
+		    strcmp(is->breaker, "open") == 0 ? "open" : "half open",
+		    is->breakers, is->breaker_failures, is->breaker_reason);
+	if (is->worker_error != NULL)
+		add(out, "worker_not_ready", xstrdup("mend the plugin"),
+		    "no process of its worker is ready: %s", is->worker_error);
 	if (is->crash_count >= 2)
 		add(out, "suspect", NULL,
 		    "its handler died of it %d times in a row; a daemon runs "

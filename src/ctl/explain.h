@@ -36,6 +36,10 @@ struct explain_case {
 	long daemons_offering; /* the exact artifact */
 	long in_flight;
 	long concurrency; /* of one daemon */
+	long breakers; /* daemons that have broken the lane off */
+	const char *breaker; /* of one of them: open, half_open */
+	const char *breaker_failures, *breaker_reason;
+	const char *worker_error; /* no process of it is ready, and why */
 };
 
 struct explain_reason {

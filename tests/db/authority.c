@@ -625,7 +625,7 @@ a_manifest_with_what_is_not_in_this_version_is_refused(void)
 	    "{\"plugin\": \"a.b\", \"version\": \"1 2\", \"protocol\": "
 	    "\"exec\", \"handlers\": {\"h\": {\"version\": \"1\"}}}",
 	    "{\"plugin\": \"a.b\", \"version\": \"1\", \"protocol\": "
-	    "\"worker\", \"handlers\": {\"h\": {\"version\": \"1\"}}}",
+	    "\"wasm\", \"handlers\": {\"h\": {\"version\": \"1\"}}}",
 	    "{\"plugin\": \"a.b\", \"version\": \"1\", \"protocol\": "
 	    "\"exec\", \"handlers\": {}}",
 	    "{\"plugin\": \"a.b\", \"version\": \"1\", \"protocol\": "

@@ -192,7 +192,8 @@ only_its_own_crash_raises_crash_count_and_an_ack_forgets_it(void)
 		for (int x = 0; x < 2; x++) {
 			struct item i = claimed(x);
 			bool counts = strcmp(outcomes[o], "crashed") == 0 ||
-			    strcmp(outcomes[o], "oom") == 0;
+			    strcmp(outcomes[o], "oom") == 0 ||
+			    strcmp(outcomes[o], "protocol_error") == 0;
 
 			i.outcome = outcomes[o];
 			SAME(settle_one(d, w, i, "retry"), "done");
@@ -207,19 +208,33 @@ only_its_own_crash_raises_crash_count_and_an_ack_forgets_it(void)
 }
 
 static void
-a_release_counts_no_crash_whatever_its_outcome_says(void)
+a_release_counts_a_crash_and_gives_the_attempt_back(void)
 {
-	begin();
-	for (int x = 0; x < 2; x++) {
-		struct item i = claimed(x);
+	static const char *outcomes[] = {"crashed", "oom", "protocol_error",
+	    "interrupted", "not_started"};
 
-		i.outcome = "crashed";
-		SAME(settle_one(d, w, i, "release"), "done");
-		SAME(delivery(i.event, l.subscriber),
-		    db_text("pending %d 0", x));
-		SAME(settle_one(d, w, lane_claim_one(d, w, &l, 60000), "ack"),
-		    "done");
-	}
+	begin();
+	for (int o = 0; o < 5; o++)
+		for (int x = 0; x < 2; x++) {
+			struct item i = claimed(x);
+			bool counts = o < 3;
+
+			i.outcome = outcomes[o];
+			i.error = "its process died";
+			SAME(settle_one(d, w, i, "release"), "done");
+			SAME(delivery(i.event, l.subscriber),
+			    db_text("pending %d %d", x, counts));
+			IS(super,
+			    counts  ? "its process died"
+				: x ? "first"
+				    : "NULL",
+			    "SELECT last_error FROM outbox.deliveries WHERE "
+			    "event_id = '%s'",
+			    i.event);
+			SAME(settle_one(d, w, lane_claim_one(d, w, &l, 60000),
+				 "ack"),
+			    "done");
+		}
 }
 
 static void
@@ -444,7 +459,7 @@ static const struct db_test tests[] = {
     T(a_release_gives_the_attempt_back_and_is_due_at_once),
     T(a_release_may_be_due_later),
     T(only_its_own_crash_raises_crash_count_and_an_ack_forgets_it),
-    T(a_release_counts_no_crash_whatever_its_outcome_says),
+    T(a_release_counts_a_crash_and_gives_the_attempt_back),
     T(last_error_is_cut_at_4096_bytes_between_two_characters),
     T(a_silly_delay_saturates),
     T(attempt_count_stops_at_the_largest_int_and_nothing_overflows),

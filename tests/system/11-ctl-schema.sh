@@ -17,7 +17,7 @@ exits "a command without the schema is 78" 78 ctl contract list
 like "and names the remedy" "$ERR" "*schema install*"
 
 exits "install is 0" 0 ctl --json schema install
-is "and tells the version" "$(json "$OUT" schema_version)" 1
+is "and tells the version" "$(json "$OUT" schema_version)" 2
 exits "install again is 0" 0 ctl --json schema install
 is "and does nothing" "$(json "$OUT" answer)" "already installed"
 exits "check is 0" 0 ctl --json schema check
@@ -32,7 +32,7 @@ is "every file is recorded with its sha256" "$(sql "
 
 # drift
 sql "CREATE OR REPLACE FUNCTION outbox.schema_version() RETURNS int
-    LANGUAGE sql AS 'SELECT 1'"
+    LANGUAGE sql AS 'SELECT 2'"
 exits "a changed function is found" 1 ctl --json schema check
 is "as function_changed" "$(json "$OUT" findings,0,code)" function_changed
 is "with its name" "$(json "$OUT" findings,0,object)" "outbox.schema_version()"

@@ -12,15 +12,15 @@ config() { # NAME: of config.mk
 build_newer() {
 	local san=
 	case $BUILD in *asan*) san=-fsanitize=address,undefined ;; esac
-	cp -r "$ROOT/sql" "$ROOT/tools/embed-sql" "$T" || return
-	cat >"$T/sql/schema/0002_index.sql" <<-'SQL'
+	cp -r "$ROOT/sql" "$ROOT/tools/embed" "$T" || return
+	cat >"$T/sql/schema/0802_index.sql" <<-'SQL'
 		-- no-transaction
 		SET lock_timeout = 0;
 		DROP INDEX CONCURRENTLY IF EXISTS outbox.fact_later;
 		CREATE INDEX CONCURRENTLY fact_later
 		    ON outbox.fact (workspace);
 	SQL
-	cat >"$T/sql/schema/0003_later.sql" <<-'SQL'
+	cat >"$T/sql/schema/0803_later.sql" <<-'SQL'
 		CREATE TABLE outbox.later (id bigint PRIMARY KEY);
 		ALTER TABLE outbox.fact ADD COLUMN later text;
 	SQL
@@ -30,10 +30,11 @@ build_newer() {
 		SET search_path = pg_catalog, outbox, pg_temp
 		AS 'SELECT count(*) FROM outbox.later';
 	SQL
-	(cd "$T" && ./embed-sql sql/*.sql sql/*/*.sql >files.c) || return
+	(cd "$T" && ./embed sql sql/*.sql sql/*/*.sql >files.c) || return
 	ar rcs "$T/shared.a" $(ls "$BUILD"/obj/*.o | grep -v /main.o) || return
 	${CC:-cc} $san -I"$ROOT/src" -o "$T/newer" "$T/files.c" \
-	    "$BUILD"/obj/ctl/*.o "$T/shared.a" $(config PQ_LIBS) \
+	    "$BUILD"/obj/ctl/*.o "$T/shared.a" "$BUILD/gen/sdk_files.o" \
+	    $(config PQ_LIBS) $(config EVENT_LIBS) \
 	    $(config CJSON_LIBS) $(config YAML_LIBS) $(config CRYPTO_LIBS) \
 	    $(config LIBS) -lm
 }
@@ -52,13 +53,13 @@ echo '{}' | ctl publish shop.ordered@v1 >/dev/null
 
 exits "the newer finds the schema older" 1 newer --json schema check
 like "by the files that are missing" "$(json "$OUT" findings)" \
-    '*file_missing*0002_index.sql*file_missing*0003_later.sql*functions_missing*'
+    '*file_missing*0802_index.sql*file_missing*0803_later.sql*functions_missing*'
 newer --json status >"$T/out" 2>/dev/null
 like "and its status says so" "$(cat "$T/out")" "*schema_older*"
 exits "the newer does not install over it" 1 newer schema install
 exits "a dry run tells the steps" 0 newer --json schema upgrade --dry-run
 is "in their order" "$(json "$OUT" steps)" \
-    '["roles","0002_index.sql","0003_later.sql","functions"]'
+    '["roles","0802_index.sql","0803_later.sql","functions"]'
 
 # a publisher in the middle of a transaction, which ends later
 psql -Xq >/dev/null <<-'SQL' &
@@ -88,7 +89,7 @@ is "the upgrade comes to its end" $? 0
     not_ok "and no other publisher waited for long" "one waited $slow s" \
 	"$(cat "$T/upgrade")"
 exits "the newer accepts it" 0 newer schema check
-is "with its version" "$(sql "SELECT outbox.schema_version()")" 3
+is "with its version" "$(sql "SELECT outbox.schema_version()")" 803
 is "the index is there, whole and the owner's" "$(sql "
     SELECT i.indisvalid, pg_get_userbyid(c.relowner) FROM pg_index i
       JOIN pg_class c ON c.oid = i.indexrelid

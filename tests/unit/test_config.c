@@ -155,15 +155,37 @@ START_TEST(a_retry_base_beyond_its_cap_is_refused)
 }
 END_TEST
 
+START_TEST(what_plugins_may_reach_is_given_by_absolute_paths)
+{
+	struct config *c;
+
+	refused("plugins: {paths: {read: [/etc, etc]}}",
+	    "plugins.paths.read must be a list of absolute paths, and 'etc' "
+	    "is not one");
+	refused("plugins: {paths: {write: /tmp}}", "list");
+	refused("subscribers: {a.b.c: {credentials: {k: p}}}",
+	    "credentials.k must be an absolute path, not 'p'");
+	refused("subscribers: {a.b.c: {credentials: {../k: /p}}}",
+	    "'../k' is not a name for a credential");
+	refused("subscribers: {a.b.c: {credentials: {.k: /p}}}",
+	    "is not a name for a credential");
+	refused("subscribers: {a.b.c: {credentials: [k]}}", "must be a map");
+	c = parse("plugins: {user: x, paths: {read: [/a, /b], write: [/c]}}\n"
+		  "subscribers: {a.b.c: {credentials: {t.k: /p, a: /q}}}\n");
+	ck_assert_str_eq(c->plugins.user, "x");
+	ck_assert_uint_eq(c->plugins.read_paths.count, 2);
+	ck_assert_str_eq(c->plugins.write_paths.items[0], "/c");
+	ck_assert_str_eq(c->subscribers[0].credentials.names[1], "t.k");
+	ck_assert_str_eq(c->subscribers[0].credentials.values[1], "/p");
+	config_free(c);
+}
+END_TEST
+
 START_TEST(what_is_not_built_is_refused_and_its_default_is_taken)
 {
 	refused("database: {pooler: transaction}", "not in this version");
-	refused("plugins: {user: outboxd-plugin}", "not in this version");
-	refused("plugins: {paths: {read: [/etc]}}", "not in this version");
-	refused("plugins: {max_frame: 1M}", "not in this version; write 16M");
+	refused("plugins: {max_frame: 1K}", "from 64K to 1G, not 1K");
 	refused("subscribers: {a.b.c: {rate: 100/s}}", "not in this version");
-	refused("subscribers: {a.b.c: {credentials: {k: /p}}}",
-	    "not in this version");
 	refused("log: {format: journal}", "not in this version; write text");
 	refused("admin: {socket: /tmp/s}", "not in this version");
 	refused("alert: {command: [x]}", "not in this version");
@@ -386,6 +408,7 @@ UNIT_TESTS(config, an_empty_file_gives_every_default,
     each_bound_is_taken_and_one_beyond_refused,
     a_deadline_that_does_not_fit_its_lease_is_refused_with_the_numbers,
     a_retry_base_beyond_its_cap_is_refused,
+    what_plugins_may_reach_is_given_by_absolute_paths,
     what_is_not_built_is_refused_and_its_default_is_taken,
     subscribers_are_sorted_and_found,
     tuning_comes_from_config_then_manifest_then_dispatch,

@@ -112,12 +112,7 @@ START_TEST(what_is_not_built_is_refused_and_its_off_value_taken)
 {
 	struct manifest *m;
 
-	refused("plugin: a.b\nversion: 1\nprotocol: worker\n",
-	    "plugin.yaml:3:11: protocol: this value is not in this version; "
-	    "write exec");
-	refused(HEAD "instances: 1\n" HANDLERS, "not in this version");
 	refused(HEAD "collections: {d: {}}\n" HANDLERS, "not in this version");
-	refused(HEAD HANDLERS "    max_runtime: 10s\n", "not in this version");
 	refused(HEAD HANDLERS "    effects: required\n", "not in this version");
 	refused(HEAD HANDLERS "    ordering: subject\n", "not in this version");
 	refused(HEAD HANDLERS "    scope: user\n", "not in this version");
@@ -125,6 +120,55 @@ START_TEST(what_is_not_built_is_refused_and_its_off_value_taken)
 	m = parse(HEAD HANDLERS "    collections: []\n    effects: none\n");
 	ck_assert_msg(m != NULL, "%s", e.text);
 	manifest_free(m);
+}
+END_TEST
+
+#define WORKER_HEAD \
+	"plugin: acme.search\nversion: 1.4.2\nprotocol: worker\n" \
+	"command: [bin/search]\n"
+
+START_TEST(a_worker_has_keys_of_its_own)
+{
+	struct manifest *m = parse(WORKER_HEAD
+	    "instances: 3\nstartup_timeout: 2s\nmax_requests: 1000\n"
+	    "max_age: 1h\n" HANDLERS "    deadline: 10s\n"
+	    "    max_runtime: 1m\n");
+	char *json;
+
+	ck_assert_msg(m != NULL, "%s", e.text);
+	ck_assert_int_eq(m->worker.instances, 3);
+	ck_assert_int_eq(m->worker.startup_timeout_ms, 2000);
+	ck_assert_int_eq(m->worker.max_requests, 1000);
+	ck_assert_int_eq(m->worker.max_age_ms, 3600000);
+	ck_assert_int_eq(m->handlers[0].max_runtime_ms, 60000);
+	json = manifest_to_json(m);
+	ck_assert_ptr_nonnull(strstr(json,
+	    "\"worker\":{\"instances\":3,\"startup_timeout_ms\":2000,"
+	    "\"max_requests\":1000,\"max_age_ms\":3600000}"));
+	ck_assert_ptr_nonnull(strstr(json, "\"max_runtime_ms\":60000"));
+	free(json);
+	manifest_free(m);
+	m = parse(WORKER_HEAD HANDLERS);
+	ck_assert_msg(m != NULL, "%s", e.text);
+	ck_assert_int_eq(m->worker.instances, 1);
+	ck_assert_int_eq(m->worker.startup_timeout_ms, 10000);
+	ck_assert_int_eq(m->worker.max_requests, 0);
+	manifest_free(m);
+}
+END_TEST
+
+START_TEST(what_is_for_workers_is_refused_for_exec_and_bounded)
+{
+	refused(HEAD "instances: 2\n" HANDLERS,
+	    "plugin.yaml:5:12: instances is for protocol: worker");
+	refused(HEAD HANDLERS "    max_runtime: 10s\n",
+	    "max_runtime is for protocol: worker");
+	refused(WORKER_HEAD "instances: 0\n" HANDLERS, "from 1 to 256");
+	refused(WORKER_HEAD "startup_timeout: 1ms\n" HANDLERS,
+	    "from 10ms to 10m");
+	refused(WORKER_HEAD HANDLERS "    deadline: 10s\n"
+				     "    max_runtime: 5s\n",
+	    "shorter than the deadline");
 }
 END_TEST
 
@@ -166,7 +210,7 @@ END_TEST
 START_TEST(values_are_checked_as_those_of_the_config_are)
 {
 	refused(HEAD HANDLERS "    deadline: 2h\n", "from 10ms to 1h, not 2h");
-	refused(HEAD HANDLERS "    concurrency: 0\n", "from 1 to 1024");
+	refused(HEAD HANDLERS "    concurrency: 0\n", "from 1 to 10000");
 	refused(HEAD HANDLERS "    retry: {base: 1h, cap: 1s}\n",
 	    "base is longer than cap");
 	refused(HEAD "limits: {memory: 1K}\n" HANDLERS, "from 1M");
@@ -256,6 +300,7 @@ START_TEST(a_command_that_cannot_be_executed_fails_the_load)
 	put("bin/search", "#!/bin/sh\n", 0644);
 	ck_assert_ptr_null(manifest_load(dir, &e));
 	ck_assert_ptr_nonnull(strstr(e.text, "not an executable file"));
+	ck_assert_ptr_nonnull(strstr(e.text, "plugin.yaml:"));
 }
 END_TEST
 
@@ -263,6 +308,8 @@ UNIT_TESTS_FIXTURE(manifest, setup, teardown, a_whole_manifest_is_read,
     json_has_what_was_written_and_nothing_else, what_is_missing_is_named,
     unknown_keys_are_refused_with_line_and_column,
     what_is_not_built_is_refused_and_its_off_value_taken,
+    a_worker_has_keys_of_its_own,
+    what_is_for_workers_is_refused_for_exec_and_bounded,
     paths_that_leave_the_bundle_are_refused,
     a_plugin_owns_only_contracts_in_its_namespace,
     values_are_checked_as_those_of_the_config_are,

@@ -48,7 +48,7 @@ START_TEST(each_of_256_exit_statuses_has_the_verdict_of_the_table)
 			break;
 		case 69:
 			outcome = OUTCOME_UNAVAILABLE;
-			effect = LANE_HOLD;
+			effect = LANE_BREAK;
 			break;
 		case 78:
 			verdict = VERDICT_RELEASE;
@@ -76,6 +76,77 @@ START_TEST(each_of_31_signals_is_a_crash_that_is_tried_again)
 		ck_assert_int_eq(v.verdict, VERDICT_RETRY);
 		ck_assert_int_eq(v.outcome, OUTCOME_CRASHED);
 	}
+}
+END_TEST
+
+START_TEST(who_dies_in_a_shared_process_is_released_and_counted)
+{
+	struct policy_verdict v = decide(ENDING_DIED, 0, 99, 0);
+
+	ck_assert_int_eq(v.verdict, VERDICT_RELEASE);
+	ck_assert_int_eq(v.outcome, OUTCOME_CRASHED);
+	v = decide(ENDING_BROKE, 0, 99, 1);
+	ck_assert_int_eq(v.verdict, VERDICT_RELEASE);
+	ck_assert_int_eq(v.outcome, OUTCOME_PROTOCOL_ERROR);
+	v = decide(ENDING_UNRESPONSIVE, 0, 1, 1);
+	ck_assert_int_eq(v.verdict, VERDICT_RETRY);
+	ck_assert_int_eq(v.outcome, OUTCOME_CRASHED);
+}
+END_TEST
+
+START_TEST(only_a_suspect_of_a_shared_process_ends_in_crash_loop)
+{
+	static const enum ending endings[] = {ENDING_DIED, ENDING_BROKE,
+	    ENDING_UNRESPONSIVE};
+	struct policy_retry once = retry;
+
+	once.max_crashes = 1;
+	for (size_t i = 0; i < 3; i++) {
+		struct policy_attempt a = {.ending = endings[i], .attempt = 1};
+		struct policy_verdict v;
+
+		for (a.crash_count = 0; a.crash_count < 2; a.crash_count++) {
+			v = policy_decide(&once, &a);
+			ck_assert_int_ne(v.verdict, VERDICT_PAUSE);
+		}
+		v = policy_decide(&once, &a);
+		ck_assert_int_eq(v.verdict, VERDICT_PAUSE);
+		ck_assert_str_eq(v.reason, "crash_loop");
+	}
+	/* and only when it was one too often */
+	once.max_crashes = 5;
+	ck_assert_int_eq(policy_decide(&once,
+			     &(struct policy_attempt){.ending = ENDING_DIED,
+				 .attempt = 1,
+				 .crash_count = 3})
+			     .verdict,
+	    VERDICT_RELEASE);
+}
+END_TEST
+
+START_TEST(a_result_frame_decides_as_exit_0_does)
+{
+	struct reply reply = {.kind = REPLY_RETRY, .code = "unavailable"};
+	struct policy_attempt a = {
+	    .ending = ENDING_RESULT,
+	    .attempt = 1,
+	    .reply = &reply,
+	};
+	struct policy_verdict v = policy_decide(&retry, &a);
+
+	ck_assert_int_eq(v.verdict, VERDICT_RETRY);
+	ck_assert_int_eq(v.outcome, OUTCOME_UNAVAILABLE);
+	ck_assert_int_eq(v.effect, LANE_BREAK);
+	reply.code[0] = '\0';
+	ck_assert_int_eq(policy_decide(&retry, &a).effect, LANE_NOTHING);
+	reply.kind = REPLY_ACK;
+	ck_assert_int_eq(policy_decide(&retry, &a).verdict, VERDICT_ACK);
+	reply.kind = REPLY_BAD;
+	ck_assert_int_eq(policy_decide(&retry, &a).outcome, OUTCOME_BAD_RESULT);
+	a.ending = ENDING_TOO_LARGE;
+	v = policy_decide(&retry, &a);
+	ck_assert_int_eq(v.verdict, VERDICT_PAUSE);
+	ck_assert_str_eq(v.reason, "exceeds_memory_budget");
 }
 END_TEST
 
@@ -238,7 +309,9 @@ END_TEST
 
 UNIT_TESTS(policy, each_of_256_exit_statuses_has_the_verdict_of_the_table,
     each_of_31_signals_is_a_crash_that_is_tried_again,
-    what_we_killed_ourselves_is_no_crash,
+    who_dies_in_a_shared_process_is_released_and_counted,
+    only_a_suspect_of_a_shared_process_ends_in_crash_loop,
+    a_result_frame_decides_as_exit_0_does, what_we_killed_ourselves_is_no_crash,
     what_never_started_is_released_whatever_the_attempt,
     the_budget_ends_at_max_attempts_and_not_before,
     a_crash_loop_needs_max_crashes_and_wins_over_the_budget,
