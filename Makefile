@@ -120,13 +120,13 @@ $(BUILD)/obj/%.o: src/%.c config.mk
 	$(SAY) cc $@
 	$(Q)$(COMPILE) -o $@ $<
 
-$(BUILD)/gen/sql_files.c: tools/embed $(SQL_SRC)
+$(BUILD)/gen/sql_files.c: src/ctl/embed $(SQL_SRC)
 	@mkdir -p $(@D)
-	tools/embed sql $(SQL_SRC) > $@
+	src/ctl/embed sql $(SQL_SRC) > $@
 
-$(BUILD)/gen/sdk_files.c: tools/embed $(SDK_SRC)
+$(BUILD)/gen/sdk_files.c: src/ctl/embed $(SDK_SRC)
 	@mkdir -p $(@D)
-	tools/embed sdk $(SDK_SRC) > $@
+	src/ctl/embed sdk $(SDK_SRC) > $@
 
 $(BUILD)/gen/%_files.o: $(BUILD)/gen/%_files.c config.mk
 	$(SAY) cc $@
@@ -234,7 +234,7 @@ $(BUILD)/bench/%: tests/bench/%.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ)
 
 .PHONY: bootstrap demo
 bootstrap:
-	@tools/bootstrap
+	@.ci/bootstrap
 
 demo: bootstrap
 	+@$(MAKE) --no-print-directory all
@@ -242,7 +242,7 @@ demo: bootstrap
 
 configure: configure.ac
 	@command -v autoconf >/dev/null || { echo "autoconf is missing;" \
-	    "install the Debian package autoconf, or run tools/bootstrap" >&2; \
+	    "install the Debian package autoconf, or run .ci/bootstrap" >&2; \
 	    exit 1; }
 	autoconf
 

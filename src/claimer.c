@@ -59,6 +59,7 @@ struct claimer {
 	bool up, stopped, kicked;
 	struct sleeper *sleeper;
 	bool in_flight; /* a claim, a heartbeat or the targets */
+	bool claiming; /* it is a claim */
 	bool woken; /* while a claim was in flight */
 	bool targets_due;
 	int64_t targets_ms; /* when they were read last */
@@ -150,7 +151,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 		want.n_params = 14;
 		c->beat_sent_ms = now;
 	}
-	c->in_flight = true;
+	c->in_flight = c->claiming = true;
 	c->sent_ms = now;
 	c->sent_us = loop_now_us();
 	c->sent_lanes = p->lanes;
@@ -422,7 +423,7 @@ on_claimed(void *arg, const PGresult *res)
 {
 	struct claimer *c = arg;
 
-	c->in_flight = false;
+	c->in_flight = c->claiming = false;
 	if (res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK) {
 		claim_answered(c, res);
 		claim_passed(c);
@@ -434,6 +435,8 @@ on_claimed(void *arg, const PGresult *res)
 			claim_raised(c);
 	}
 	bus_cancel(c->setup.bus, &c->bundle);
+	if (c->stopped) /* this was waited for */
+		c->setup.arrived(c->setup.arg);
 	claimer_kick(c);
 }
 
@@ -808,6 +811,12 @@ claimer_goodbye(struct claimer *c, void (*done)(void *arg), void *arg)
 		return;
 	}
 	claimer_kick(c);
+}
+
+bool
+claimer_is_claiming(const struct claimer *c)
+{
+	return c->claiming;
 }
 
 bool

@@ -68,8 +68,9 @@ void claimer_wake(struct claimer *c);
 void claimer_kick(struct claimer *c);
 /* The targets may have changed here: a reload, or one withdrawn. */
 void claimer_refresh(struct claimer *c);
-/* Claims no more; heartbeats go on. */
+/* Claims no more; heartbeats go on.  What is claimed already still arrives. */
 void claimer_stop(struct claimer *c);
+bool claimer_is_claiming(const struct claimer *c);
 /* The last heartbeat; done from the loop, also when it cannot be sent. */
 void claimer_goodbye(struct claimer *c, void (*done)(void *arg), void *arg);
 bool claimer_sleeps(const struct claimer *c);

@@ -91,6 +91,7 @@ on_arrived(void *arg)
 	struct daemon *d = arg;
 
 	host_kick(d->host);
+	check_stopped(d);
 }
 
 static void
@@ -395,13 +396,13 @@ leave(struct daemon *d)
 	claimer_goodbye(d->claimer, on_goodbye, d);
 }
 
-/* All handlers have ended and all verdicts are answered. */
+/* All has ended, all verdicts are answered, and nothing can arrive any more. */
 static void
 check_stopped(struct daemon *d)
 {
 	if ((d->phase == PHASE_FINISH || d->phase == PHASE_END) &&
 	    running(d) == 0 && settler_backlog(d->settler) == 0 &&
-	    host_is_idle(d->host))
+	    host_is_idle(d->host) && !claimer_is_claiming(d->claimer))
 		leave(d);
 }
 

@@ -1,5 +1,5 @@
 /*
- * sdkfiles.h - the examples of sdk/, embedded at build time by tools/embed.
+ * sdkfiles.h - the examples of sdk/, embedded at build time by src/ctl/embed.
  */
 #ifndef CTL_SDKFILES_H
 #define CTL_SDKFILES_H

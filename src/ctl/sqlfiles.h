@@ -1,5 +1,5 @@
 /*
- * sqlfiles.h - the SQL of sql/, embedded at build time by tools/embed.
+ * sqlfiles.h - the SQL of sql/, embedded at build time by src/ctl/embed.
  */
 #ifndef CTL_SQLFILES_H
 #define CTL_SQLFILES_H

@@ -12,7 +12,7 @@ config() { # NAME: of config.mk
 build_newer() {
 	local san=
 	case $BUILD in *asan*) san=-fsanitize=address,undefined ;; esac
-	cp -r "$ROOT/sql" "$ROOT/tools/embed" "$T" || return
+	cp -r "$ROOT/sql" "$ROOT/src/ctl/embed" "$T" || return
 	cat >"$T/sql/schema/0802_index.sql" <<-'SQL'
 		-- no-transaction
 		SET lock_timeout = 0;

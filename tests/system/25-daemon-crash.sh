@@ -87,7 +87,8 @@ done
 is "each of ten graceful stops with work in flight ends with 0" \
     "$i $(lines "$T/run/statuses")" "10 0"
 is "they count nothing" "$(sql "SELECT DISTINCT status, attempt_count,
-    crash_count FROM outbox.deliveries WHERE status <> 'delivered'")" \
+    crash_count FROM outbox.deliveries WHERE status <> 'delivered'
+    AND subscriber_id = 'test.slow.run'")" \
     "pending|0|0"
 is "and are recorded as interruptions, released" "$(sql "SELECT DISTINCT
     verdict FROM outbox.attempts
@@ -97,7 +98,7 @@ is "and are recorded as interruptions, released" "$(sql "SELECT DISTINCT
 start_daemon "$T/outboxd.yaml"
 passes "then all are delivered" delivered slow 70
 is "in their first attempt" "$(sql "SELECT count(*) FROM outbox.deliveries
-    WHERE attempt_count = 1")" 20
+    WHERE attempt_count = 1 AND subscriber_id = 'test.slow.run'")" 20
 
 # ---- a handler that kills its daemon, beside fifty good ones ----
 : >"$T/run/met"
