@@ -220,9 +220,18 @@ check-valgrind: tests
 	BUILD=$(BUILD) VALGRIND=1 tests/run-all unit
 
 # What things cost here; see tests/bench.
-.PHONY: bench-spawn
+.PHONY: bench-spawn bench-calls
 bench-spawn: $(BUILD)/bench/spawn
 	$(BUILD)/bench/spawn
+
+bench-calls: $(BUILD)/bench/calls $(BUILD)/bench/noop
+	tests/bench/calls.sh $(BUILD)
+
+$(BUILD)/bench/noop: tests/bench/noop/noop.c $(SDK_LIB)
+	@mkdir -p $(@D)
+	$(SAY) cc $@
+	$(Q)$(COMPILE) -Isdk/c -o $@.o $<
+	$(Q)$(LINK) -o $@ $@.o $(SDK_LIB) $(CJSON_LIBS)
 
 $(BUILD)/bench/%: tests/bench/%.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
 	@mkdir -p $(@D)
