@@ -20,7 +20,8 @@
 #include "../../src/run.h"
 #include "../../src/worker.h"
 
-#define RESULT_BYTES 48 /* of {"type":"result","call":"1234567","outcome":"ack"} */
+#define RESULT_BYTES \
+	48 /* of {"type":"result","call":"1234567","outcome":"ack"} */
 
 static struct loop *loop;
 static struct worker *worker;
