@@ -24,29 +24,33 @@
 #include "plugin_test.h"
 
 static const struct option_spec store_options[] = {
-    {"--store", "DIR", "the artifact store (default: plugins.store)", false},
+    {"--store", "DIR", "the artifact store (default: plugins.store)",
+	OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec activate_options[] = {
-    {"--grant-all", NULL, "grant what the manifest asks for", false},
+    {"--grant-all", NULL, "grant what the manifest asks for", OPTION_ONCE},
     {"--workspace", "W",
-	"where --grant-all grants; '*' for all (default: default)", false},
-    {"--same-grants", NULL, "grant what the version active now has", false},
-    {"--without-grants", NULL, "activate although grants are missing", false},
+	"where --grant-all grants; '*' for all (default: default)",
+	OPTION_ONCE},
+    {"--same-grants", NULL, "grant what the version active now has",
+	OPTION_ONCE},
+    {"--without-grants", NULL, "activate although grants are missing",
+	OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec new_options[] = {
-    {"--lang", "L", "sh, c, python or node", false},
-    {"--id", "ID", "the plugin's id (default: example.DIR)", false},
+    {"--lang", "L", "sh, c, python or node", OPTION_ONCE},
+    {"--id", "ID", "the plugin's id (default: example.DIR)", OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec test_options[] = {
     {"--event", "FILE", "a body, or a whole event (default: {})", false},
-    {"--handler", "NAME", "only this handler (default: each)", false},
-    {"--hostile", NULL, "do what happens on bad days, and report", false},
+    {"--handler", "NAME", "only this handler (default: each)", OPTION_ONCE},
+    {"--hostile", NULL, "do what happens on bad days, and report", OPTION_ONCE},
     {.name = NULL},
 };
 
