@@ -48,7 +48,7 @@ static const struct option_spec new_options[] = {
 };
 
 static const struct option_spec test_options[] = {
-    {"--event", "FILE", "a body, or a whole event (default: {})", false},
+    {"--event", "FILE", "a body, or a whole event (default: {})", OPTION_ONCE},
     {"--handler", "NAME", "only this handler (default: each)", OPTION_ONCE},
     {"--hostile", NULL, "do what happens on bad days, and report", OPTION_ONCE},
     {.name = NULL},
