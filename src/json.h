@@ -36,8 +36,8 @@ int json_get_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
     int64_t *out, struct err *e);
 int json_get_bool(const cJSON *obj, const char *key, bool *out, struct err *e);
 
-/* On one line; what json_parse() took is printed as the same value.  Caller
- * frees with free(3). */
+/* What json_parse() took is printed as the same value.  Caller frees with
+ * free(3). */
 char *json_print(const cJSON *value);
 
 #endif

@@ -6,6 +6,7 @@
 #include "ids.h"
 #include "json.h"
 #include "manifest.h"
+#include "manifestjson.h"
 #include "utf8.h"
 #include "yamldoc.h"
 
@@ -96,7 +97,7 @@ check_handlers(const struct manifest *m)
 static void
 check_manifest(const struct manifest *m)
 {
-	char *text = manifest_to_json(m);
+	char *text = manifestjson_print(m);
 	struct err e;
 	cJSON *v = json_parse(text, strlen(text), SIZE_MAX, &e);
 
