@@ -2,6 +2,7 @@
 
 #include "config.h"
 #include "configkey.h"
+#include "configvalue.h"
 #include "file.h"
 #include "json.h"
 #include "xalloc.h"
@@ -201,7 +202,7 @@ read_tuning_key(const struct reading *r, const struct yamldoc_node *map,
 
 	if (v.node == NULL)
 		return 0;
-	if (configkey_read(configkey_find(row), &s, &v, r->e) == -1)
+	if (configvalue_read(configkey_find(row), &s, &v, r->e) == -1)
 		return -1;
 	*out = s.tuning;
 	return 0;
