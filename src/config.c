@@ -4,6 +4,7 @@
 #include "configvalue.h"
 #include "file.h"
 #include "log.h"
+#include "utf8.h"
 #include "xalloc.h"
 
 #include <libpq-fe.h>
@@ -324,6 +325,7 @@ check_conninfo(const struct reading *r, const char *key, const char *conninfo)
 {
 	PQconninfoOption *options, *o;
 	const char *const words[] = {"database", key, NULL};
+	bool text = true;
 
 	options = PQconninfoParse(conninfo, NULL);
 	if (options == NULL)
@@ -334,9 +336,15 @@ check_conninfo(const struct reading *r, const char *key, const char *conninfo)
 	for (o = options; o->keyword != NULL; o++) {
 		if (is_secret(o) && o->val != NULL && o->val[0] != '\0')
 			r->c->has_password = true;
+		/* a URI can hold any byte, as %xx */
+		if (o->val != NULL && !utf8_is_valid(o->val, strlen(o->val)))
+			text = false;
 	}
 	PQconninfoFree(options);
-	return 0;
+	if (text)
+		return 0;
+	return yamldoc_err(r->doc, node_at(r, words), r->e,
+	    "database.%s is not UTF-8", key);
 }
 
 static int

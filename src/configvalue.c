@@ -3,6 +3,7 @@
 #include "config.h"
 #include "configkey.h"
 #include "units.h"
+#include "utf8.h"
 #include "xalloc.h"
 
 #include <stdlib.h>
@@ -388,17 +389,47 @@ configvalue_copy(const struct configkey *k, void *to, const void *from)
 
 /* Printing */
 
+/* Of at most three bytes: longer ones may all stand as they are. */
+static unsigned
+character(const char *s, size_t len)
+{
+	const unsigned char *u = (const unsigned char *)s;
+
+	switch (len) {
+	case 2:
+		return (u[0] & 0x1fU) << 6 | (u[1] & 0x3fU);
+	case 3:
+		return (u[0] & 0x0fU) << 12 | (u[1] & 0x3fU) << 6 |
+		    (u[2] & 0x3fU);
+	default:
+		return u[0];
+	}
+}
+
+/* Controls, and what YAML takes for a line's end, a mark or nothing. */
+static bool
+needs_escape(unsigned c)
+{
+	return c < 0x20 || (c >= 0x7f && c <= 0xa0) || c == 0x2028 ||
+	    c == 0x2029 || c == 0xfeff || c == 0xfffe || c == 0xffff;
+}
+
 static void
 print_text(const char *s, FILE *out)
 {
+	size_t left = strlen(s), n;
+
 	putc('"', out);
-	for (; *s != '\0'; s++) {
+	for (; left > 0; s += n, left -= n) {
+		n = utf8_char_len(s, left);
+		if (n == 0)
+			n = 1;
 		if (*s == '"' || *s == '\\')
 			fprintf(out, "\\%c", *s);
-		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			fprintf(out, "\\x%02x", (unsigned char)*s);
+		else if (n < 4 && needs_escape(character(s, n)))
+			fprintf(out, "\\u%04x", character(s, n));
 		else
-			putc(*s, out);
+			fwrite(s, 1, n, out);
 	}
 	putc('"', out);
 }
