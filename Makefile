@@ -67,10 +67,10 @@ LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
 SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey configvalue \
-    digest err event file frame ids json log logline manifest manifestjson \
-    reply store tuning units utf8 uuid xalloc yamldoc yamlval cgroup child \
-    fsuser isolation landlock loop output policy run runenv scratch seccomp \
-    stray))
+    digest err event file frame greeting ids json log logline manifest \
+    manifestjson reply store tuning units utf8 uuid xalloc yamldoc yamlval \
+    cgroup child fsuser isolation landlock loop output policy run runenv \
+    scratch seccomp stray))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
 # What plugin new writes; not what was made of it.
