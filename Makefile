@@ -70,7 +70,7 @@ SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey configvalue \
     digest err event file frame greeting ids json log logline manifest \
     manifestjson reply store tuning units utf8 uuid xalloc yamldoc yamlval \
     cgroup child fsuser isolation landlock loop output policy run runenv \
-    scratch seccomp stray))
+    runner scratch seccomp stray))
 DAEMON_SRC := $(wildcard src/*.c)
 CTL_SRC := $(wildcard src/ctl/*.c)
 # What plugin new writes; not what was made of it.
