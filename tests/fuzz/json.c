@@ -61,7 +61,7 @@ ref_utf8(const char *s, size_t len)
 static void
 canonical(const char *s, char *digits, long *power)
 {
-	long seen = 0, point = -1, first = -1;
+	long seen = 0, point = -1, first = -1, e;
 	size_t n = 0, kept = 0;
 
 	for (; *s != '\0' && *s != 'e' && *s != 'E'; s++) {
@@ -78,9 +78,10 @@ canonical(const char *s, char *digits, long *power)
 		seen++;
 	}
 	digits[kept] = '\0';
-	*power = kept == 0 ? 0
-			   : (point == -1 ? seen : point) - first - 1 +
-		(*s != '\0' ? strtol(s + 1, NULL, 10) : 0);
+	e = *s != '\0' ? strtol(s + 1, NULL, 10) : 0;
+	if (e < -100000 || e > 100000)
+		e = e < 0 ? -100000 : 100000; /* no double has it */
+	*power = kept == 0 ? 0 : (point == -1 ? seen : point) - first - 1 + e;
 }
 
 /* A double gives back the digits that were written. */
