@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../manifest.h"
+#include "../manifestjson.h"
 #include "../store.h"
 #include "../xalloc.h"
 #include "args.h"
@@ -108,7 +109,7 @@ say_checked(struct ctl *c, const struct manifest *m, const char *digest)
 	size_t h, s;
 
 	if (c->json) {
-		json = manifest_to_json(m);
+		json = manifestjson_print(m);
 		object = cJSON_CreateObject();
 		cJSON_AddStringToObject(object, "plugin_id", m->plugin);
 		cJSON_AddStringToObject(object, "plugin_version", m->version);
@@ -205,7 +206,7 @@ install_stored(struct ctl *c, const char *store, const char *digest)
 
 	if (m == NULL)
 		return c->exit;
-	json = manifest_to_json(m);
+	json = manifestjson_print(m);
 	res = db_run(c->db,
 	    "SELECT outbox.plugin_install($1::json, $2) AS answer",
 	    DB_PARAMS(json, digest));
