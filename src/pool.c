@@ -633,6 +633,10 @@ populate(struct pool *p, int64_t now)
 		    LOG_STR("version", p->setup.installation->version));
 		return;
 	}
+	if (!runner_may_start(p->setup.runner)) {
+		pool_kick(p);
+		return;
+	}
 	if (lane_verify(l, c, now) == -1) {
 		withdraw_lanes(p, l->mount_error);
 		return;

@@ -22,7 +22,9 @@
 #include "stray.h"
 #include "xalloc.h"
 
-#define READ_BYTES 65536
+#define READ_BYTES 16384
+#define CALM_MS 20 /* a pipe is read CALM_BYTES in so long */
+#define CALM_BYTES 65536
 #define DRAIN_BYTES (1024 * 1024) /* printed and not read at the end */
 #define STRAY_MS 1000 /* between two looks for strays */
 #define STRAY_MAX 256 /* looked at in one go */
@@ -54,6 +56,7 @@ struct run {
 	enum victim victim;
 	int in_fd, out_fd, result_fd;
 	struct event *in_ev, *out_ev, *result_ev, *timer;
+	size_t out_taken, result_taken; /* since the last calm */
 	const char *input;
 	size_t input_left;
 	int64_t grace_ms;
@@ -78,7 +81,8 @@ struct runner {
 	struct loop *loop;
 	struct scratch *scratch;
 	struct isolation *isolation;
-	struct event *stray_timer;
+	struct event *stray_timer, *calm_timer;
+	uint64_t started_turn; /* of the last start */
 	bool configured;
 	uint64_t strays;
 	size_t active;
@@ -205,25 +209,62 @@ read_result(struct run *r)
 	return n;
 }
 
+/* Who floods a pipe finds it full: it is he who waits, and no processor is
+ * spent on him. */
+static void
+count_taken(struct run *r, size_t *taken, ssize_t n, struct event *ev)
+{
+	struct event *calm = r->runner->calm_timer;
+
+	if (n <= 0)
+		return;
+	*taken += (size_t)n;
+	if (*taken >= CALM_BYTES)
+		event_del(ev);
+	if (!evtimer_pending(calm, NULL))
+		loop_timer_in(calm, CALM_MS);
+}
+
 static void
 on_output(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_output(r);
 
-	if (read_output(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->out_ev);
 		close_fd(&r->out_fd);
+		return;
 	}
+	count_taken(r, &r->out_taken, n, r->out_ev);
 }
 
 static void
 on_result(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_result(r);
 
-	if (read_result(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->result_ev);
 		close_fd(&r->result_fd);
+		return;
+	}
+	count_taken(r, &r->result_taken, n, r->result_ev);
+}
+
+static void
+on_calm(evutil_socket_t fd, short what, void *arg)
+{
+	struct runner *rr = arg;
+	struct run *r;
+
+	LIST_FOREACH (r, &rr->runs, entry) {
+		if (r->out_ev != NULL && r->out_taken >= CALM_BYTES)
+			event_add(r->out_ev, NULL);
+		if (r->result_ev != NULL && r->result_taken >= CALM_BYTES)
+			event_add(r->result_ev, NULL);
+		r->out_taken = r->result_taken = 0;
 	}
 }
 
@@ -633,6 +674,12 @@ go(struct run *r, const struct run_spec *spec, struct pipes *p)
 	run_move(r, RUN_ACTIVE, 0, spec->deadline_ms);
 }
 
+bool
+runner_may_start(const struct runner *rr)
+{
+	return rr->started_turn != loop_turn(rr->loop);
+}
+
 struct run *
 run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
     run_done_fn done, void *arg)
@@ -653,6 +700,7 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	r->arg = arg;
 	output_init(&r->output);
 	LIST_INSERT_HEAD(&rr->runs, r, entry);
+	rr->started_turn = loop_turn(rr->loop);
 	r->end.started_ms = loop_now_ms();
 	r->timer = evtimer_new(loop_base(rr->loop), on_timer, r);
 	if (r->timer == NULL)
@@ -822,7 +870,8 @@ runner_create(struct loop *l, struct err *e)
 		    strerror(errno));
 	loop_signal(l, SIGCHLD, on_child, rr);
 	rr->stray_timer = evtimer_new(loop_base(l), on_stray_timer, rr);
-	if (rr->stray_timer == NULL)
+	rr->calm_timer = evtimer_new(loop_base(l), on_calm, rr);
+	if (rr->stray_timer == NULL || rr->calm_timer == NULL)
 		panic("out of memory");
 	return rr;
 }
@@ -865,6 +914,7 @@ runner_free(struct runner *rr)
 		run_free(r);
 	}
 	event_free(rr->stray_timer);
+	event_free(rr->calm_timer);
 	scratch_free(rr->scratch);
 	isolation_free(rr->isolation);
 	free(rr);

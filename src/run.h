@@ -104,6 +104,8 @@ int runner_configure(struct runner *rr, const struct config *c, struct err *e);
 /* isolation_level(). */
 const char *runner_isolation(const struct runner *rr);
 
+/* A start takes milliseconds, in which nothing else is done: one a turn. */
+bool runner_may_start(const struct runner *rr);
 struct run *run_start(struct runner *rr, const struct run_spec *spec,
     output_line_fn line, run_done_fn done, void *arg);
 /* TERM and then KILL after the grace; at_once: KILL. */
