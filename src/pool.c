@@ -14,6 +14,7 @@
 #include "log.h"
 #include "loop.h"
 #include "run.h"
+#include "runner.h"
 #include "runenv.h"
 #include "utf8.h"
 #include "worker.h"
@@ -579,6 +580,10 @@ populate(struct pool *p, int64_t now)
 		    "plugins.max_processes lets no worker start",
 		    LOG_STR("plugin", p->setup.installation->plugin),
 		    LOG_STR("version", p->setup.installation->version));
+		return;
+	}
+	if (!runner_may_start(p->setup.runner)) {
+		pool_kick(p);
 		return;
 	}
 	if (lane_verify(l, c, now) == -1) {

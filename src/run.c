@@ -18,7 +18,9 @@
 #include "scratch.h"
 #include "xalloc.h"
 
-#define READ_BYTES 65536
+#define READ_BYTES 16384
+#define CALM_MS 20 /* a pipe is read CALM_BYTES in so long */
+#define CALM_BYTES 65536
 #define DRAIN_BYTES (1024 * 1024) /* printed and not read at the end */
 #define KILL_AGAIN_MS 1000
 
@@ -37,6 +39,7 @@ struct run {
 	struct isolation_cell cell;
 	int in_fd, out_fd, result_fd;
 	struct event *in_ev, *out_ev, *result_ev, *timer;
+	size_t out_taken, result_taken; /* since the last calm */
 	const char *input;
 	size_t input_left;
 	int64_t grace_ms;
@@ -177,26 +180,57 @@ read_result(struct run *r)
 	return n;
 }
 
+/* Who floods a pipe finds it full: it is he who waits, and no processor is
+ * spent on him. */
+static void
+count_taken(struct run *r, size_t *taken, ssize_t n, struct event *ev)
+{
+	if (n <= 0)
+		return;
+	*taken += (size_t)n;
+	if (*taken >= CALM_BYTES)
+		event_del(ev);
+	runner_calm_in(r->runner, CALM_MS);
+}
+
 static void
 on_output(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_output(r);
 
-	if (read_output(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->out_ev);
 		close_fd(&r->out_fd);
+		return;
 	}
+	count_taken(r, &r->out_taken, n, r->out_ev);
 }
 
 static void
 on_result(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_result(r);
 
-	if (read_result(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->result_ev);
 		close_fd(&r->result_fd);
+		return;
 	}
+	count_taken(r, &r->result_taken, n, r->result_ev);
+}
+
+static void
+on_calm(void *run)
+{
+	struct run *r = run;
+
+	if (r->out_ev != NULL && r->out_taken >= CALM_BYTES)
+		event_add(r->out_ev, NULL);
+	if (r->result_ev != NULL && r->result_taken >= CALM_BYTES)
+		event_add(r->result_ev, NULL);
+	r->out_taken = r->result_taken = 0;
 }
 
 /* The main process is gone: take what is there, wait for nobody. */
@@ -618,6 +652,7 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	output_init(&r->output);
 	r->child.reap = on_exited;
 	r->child.drop = on_dropped;
+	r->child.calm = on_calm;
 	r->child.run = r;
 	runner_keep(rr, &r->child);
 	r->end.started_ms = loop_now_ms();

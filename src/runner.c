@@ -28,7 +28,8 @@ struct runner {
 	struct loop *loop;
 	struct scratch *scratch;
 	struct isolation *isolation;
-	struct event *stray_timer;
+	struct event *stray_timer, *calm_timer;
+	uint64_t started_turn; /* of the last start */
 	bool configured;
 	uint64_t strays;
 	size_t active;
@@ -83,6 +84,13 @@ void
 runner_keep(struct runner *rr, struct runner_child *c)
 {
 	LIST_INSERT_HEAD(&rr->children, c, entry);
+	rr->started_turn = loop_turn(rr->loop);
+}
+
+bool
+runner_may_start(const struct runner *rr)
+{
+	return rr->started_turn != loop_turn(rr->loop);
 }
 
 void
@@ -104,7 +112,24 @@ runner_ended(struct runner *rr)
 	rr->active--;
 }
 
+void
+runner_calm_in(struct runner *rr, int64_t ms)
+{
+	if (!evtimer_pending(rr->calm_timer, NULL))
+		loop_timer_in(rr->calm_timer, ms);
+}
+
 /* --- all of them ------------------------------------------------------ */
+
+static void
+on_calm(evutil_socket_t fd, short what, void *arg)
+{
+	struct runner *rr = arg;
+	struct runner_child *c;
+
+	LIST_FOREACH (c, &rr->children, entry)
+		c->calm(c->run);
+}
 
 static struct runner_child *
 find_child(struct runner *rr, pid_t pid)
@@ -239,7 +264,8 @@ runner_create(struct loop *l, struct err *e)
 		    strerror(errno));
 	loop_signal(l, SIGCHLD, on_child, rr);
 	rr->stray_timer = evtimer_new(loop_base(l), on_stray_timer, rr);
-	if (rr->stray_timer == NULL)
+	rr->calm_timer = evtimer_new(loop_base(l), on_calm, rr);
+	if (rr->stray_timer == NULL || rr->calm_timer == NULL)
 		panic("out of memory");
 	return rr;
 }
@@ -279,6 +305,7 @@ runner_free(struct runner *rr)
 		c->drop(c->run);
 	}
 	event_free(rr->stray_timer);
+	event_free(rr->calm_timer);
 	scratch_free(rr->scratch);
 	isolation_free(rr->isolation);
 	free(rr);

@@ -25,6 +25,8 @@ struct runner;
 /* Becomes subreaper. */
 struct runner *runner_create(struct loop *l, struct err *e);
 void runner_free(struct runner *rr); /* kills and reaps what is left */
+/* A start takes milliseconds, in which nothing else is done: one a turn. */
+bool runner_may_start(const struct runner *rr);
 size_t runner_active(const struct runner *rr);
 uint64_t runner_strays(const struct runner *rr); /* killed so far */
 
@@ -54,11 +56,14 @@ struct runner_child {
 	enum runner_victim victim;
 	void (*reap)(void *run); /* it has ended, and nobody else reaps it */
 	void (*drop)(void *run); /* the runner goes, and the run with it */
+	void (*calm)(void *run); /* what it says is listened to again */
 	void *run;
 };
 
 void runner_keep(struct runner *rr, struct runner_child *c);
 void runner_forget(struct runner_child *c);
+/* calm() of all, unless it is to be sooner. */
+void runner_calm_in(struct runner *rr, int64_t ms);
 void runner_started(struct runner *rr, struct runner_child *c);
 void runner_ended(struct runner *rr);
 void runner_hunt_strays(struct runner *rr);

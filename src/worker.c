@@ -23,6 +23,12 @@
 #define PONG_MS 10000
 #define ERROR_BYTES 1024
 #define TAIL_BYTES 512 /* of what it printed last, for the error */
+/* What is no short result is read so fast, and no faster: the others of the
+ * loop want their turn, and frames cost more to parse than to write. */
+#define CALM_MS 20
+#define CALM_BYTES 65536
+#define CALM_MAX_MS 500
+#define SHORT_BYTES 512
 #define NEVER INT64_MAX
 
 enum worker_state {
@@ -52,6 +58,9 @@ struct worker {
 	int max_in_flight;
 
 	struct event *in_ev, *result_ev, *timer;
+	int64_t calm_at_ms; /* frames are read again; NEVER: they are now */
+	int64_t calm_since_ms;
+	size_t taken; /* since then, but for short results */
 	int64_t timer_at_ms;
 	bool deaf; /* it closed 0 or 3 */
 	bool input_closed;
@@ -325,12 +334,23 @@ overdue(struct worker *w)
 }
 
 static void
+calm_down(struct worker *w, int64_t now)
+{
+	if (w->calm_at_ms > now)
+		return;
+	w->calm_at_ms = NEVER;
+	if (w->result_ev != NULL)
+		event_add(w->result_ev, NULL);
+}
+
+static void
 on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker *w = arg;
 	int64_t now = loop_now_ms(), next;
 
 	w->timer_at_ms = NEVER;
+	calm_down(w, now);
 	if (w->end_by_ms <= now) {
 		w->end_by_ms = NEVER;
 		overdue(w);
@@ -339,7 +359,7 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	if (w->fault != FAULT_NONE)
 		return;
 	worker_flush(w);
-	wake_at(w, min64(next, w->end_by_ms));
+	wake_at(w, min64(min64(next, w->end_by_ms), w->calm_at_ms));
 }
 
 /* --- what it says ----------------------------------------------------- */
@@ -485,6 +505,37 @@ take_frame(struct worker *w, const struct frame *f)
 static void end_if_idle(struct worker *w);
 
 static void
+count_taken(struct worker *w, const struct frame *f, size_t len)
+{
+	if (f->type != FRAME_RESULT || len > SHORT_BYTES)
+		w->taken += len;
+}
+
+/* Who has said too much in a while is not listened to for as long as that
+ * should have taken: true. */
+static bool
+must_calm(struct worker *w)
+{
+	int64_t now = loop_now_ms();
+
+	if (w->taken >= CALM_BYTES) {
+		w->calm_at_ms = now +
+		    min64((int64_t)(w->taken / CALM_BYTES) * CALM_MS,
+			CALM_MAX_MS);
+		w->taken = 0;
+		w->calm_since_ms = w->calm_at_ms;
+		event_del(w->result_ev);
+		wake_at(w, w->calm_at_ms);
+		return true;
+	}
+	if (now - w->calm_since_ms >= CALM_MS) {
+		w->calm_since_ms = now;
+		w->taken = 0;
+	}
+	return false;
+}
+
+static void
 take_lines(struct worker *w)
 {
 	const char *line;
@@ -500,6 +551,7 @@ take_lines(struct worker *w)
 			    e.text);
 			return;
 		}
+		count_taken(w, &f, len);
 		take_frame(w, &f);
 		frame_clear(&f);
 	}
@@ -536,7 +588,7 @@ on_readable(evutil_socket_t fd, short what, void *arg)
 
 	for (int i = 0; i < READS_A_TURN && rc == 1; i++) {
 		rc = read_some(w);
-		if (w->fault != FAULT_NONE)
+		if (w->fault != FAULT_NONE || (rc != -1 && must_calm(w)))
 			return;
 	}
 	if (rc == -1) {
@@ -783,7 +835,9 @@ begin_talk(struct worker *w, const struct frame_hello *hello)
 	widen_pipe(run_result_fd(w->run));
 	w->result_ev = watch(w, run_result_fd(w->run), EV_READ, on_readable);
 	frame_put_hello(&w->out, hello);
-	worker_flush(w);
+	/* written from the loop: whoever is gone already must not be told of
+	 * before the caller has the worker */
+	w->in_ev = watch(w, run_input_fd(w->run), EV_WRITE, on_writable);
 	w->end_by_ms = loop_now_ms() + w->setup.startup_ms;
 	wake_at(w, w->end_by_ms);
 }
@@ -799,7 +853,7 @@ worker_start(const struct worker_setup *s)
 	w->setup.hello = NULL;
 	w->max_frame = s->hello->max_frame;
 	w->max_in_flight = (int)s->hello->max_in_flight;
-	w->timer_at_ms = w->end_by_ms = NEVER;
+	w->timer_at_ms = w->end_by_ms = w->calm_at_ms = NEVER;
 	frame_reader_init(&w->reader, (size_t)w->max_frame);
 	w->handlers = xcalloc(s->hello->n_handlers + 1, sizeof(*w->handlers));
 	for (size_t i = 0; i < s->hello->n_handlers; i++)
