@@ -34,8 +34,9 @@ WARN = -Wall -Wextra -Wno-unused-parameter
 DEFS = -D_GNU_SOURCE -DOUTBOXD_VERSION='"$(VERSION)"' \
     -DOUTBOXD_SYSCONFDIR='"$(sysconfdir)"'
 INCS = -Isrc $(PQ_CFLAGS) $(EVENT_CFLAGS) $(CJSON_CFLAGS) $(YAML_CFLAGS) \
-    $(CRYPTO_CFLAGS)
-LIBS = -lm $(PQ_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) $(YAML_LIBS) $(CRYPTO_LIBS)
+    $(CRYPTO_CFLAGS) $(HTTP_CFLAGS)
+LIBS = -Wl,--as-needed -lm $(PQ_LIBS) $(HTTP_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) \
+    $(YAML_LIBS) $(CRYPTO_LIBS)
 HARDEN = -fstack-protector-strong -fPIE
 HARDEN_LD = -pie -Wl,-z,relro,-z,now
 ifndef V

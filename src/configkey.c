@@ -422,8 +422,22 @@ const struct configkey configkeys[] = {
 	.type = CONFIGKEY_PATH,
 	.offset = AT(admin_socket),
 	.preset = "/run/outboxd/admin.sock",
-	.preset_only = true,
+	.may_be_empty = true,
 	.help = "where the daemon answers questions",
+    },
+    {
+	.name = "admin.group",
+	.type = CONFIGKEY_TEXT,
+	.offset = AT(admin_group),
+	.preset = "",
+	.help = "the group whose members may ask",
+    },
+    {
+	.name = "admin.operator_group",
+	.type = CONFIGKEY_TEXT,
+	.offset = AT(admin_operator_group),
+	.preset = "",
+	.help = "the group whose members may also do what operators may",
     },
     {
 	.name = "alert.command",
@@ -513,7 +527,7 @@ read_text(const struct configkey *k, void *base, const struct yamlval *v,
 	if (yamlval_text(v, &text, e) == -1)
 		return -1;
 	if (k->type == CONFIGKEY_PATH && text[0] != '/' &&
-	    !(k->preset_only && text[0] == '\0'))
+	    !(k->may_be_empty && text[0] == '\0'))
 		return yamldoc_err(v->doc, v->node, e,
 		    "%s must be an absolute path, such as %s", v->key,
 		    k->preset);
