@@ -297,6 +297,8 @@ install: all
 	done
 	$(INSTALL) -m 644 etc/outboxd.yaml \
 	    $(DESTDIR)$(datadir)/outboxd/outboxd.yaml
+	$(INSTALL) -m 644 etc/grafana-outboxd.json \
+	    etc/prometheus-outboxd.rules.yaml $(DESTDIR)$(datadir)/outboxd
 	test -e $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml || \
 	    { sed 's|^  user: ""|  user: outboxd-plugin|' etc/outboxd.yaml \
 		> $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml && \
