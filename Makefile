@@ -59,7 +59,7 @@ LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
 SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey digest err event \
-    file frame ids json log logline manifest reply store tuning units utf8 uuid \
+    file frame ids journal json log logline manifest reply store tuning units utf8 uuid \
     xalloc yamldoc yamlval cgroup child fsuser isolation landlock loop output \
     policy run runenv scratch seccomp stray))
 DAEMON_SRC := $(wildcard src/*.c)

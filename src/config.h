@@ -23,6 +23,7 @@
 enum config_log_format {
 	CONFIG_LOG_TEXT,
 	CONFIG_LOG_JSON,
+	CONFIG_LOG_JOURNAL,
 };
 
 struct config_list {

@@ -11,7 +11,7 @@
 #define SUB(member) offsetof(struct config_subscriber, member)
 
 static const char *const poolers[] = {"none", "!transaction", NULL};
-static const char *const formats[] = {"text", "json", "!journal", NULL};
+static const char *const formats[] = {"text", "json", "journal", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
 
 const struct configkey configkeys[] = {

@@ -490,7 +490,7 @@ static void
 use_config(struct daemon *d, struct config *c)
 {
 	log_set_level((enum log_level)c->log_level);
-	log_set_format(c->log_format == CONFIG_LOG_JSON ? LOG_JSON : LOG_TEXT);
+	log_set_format((enum log_format)c->log_format);
 	pgconn_set_timeouts(d->claim, c->database.connect_timeout_ms,
 	    c->database.statement_timeout_ms);
 	pgconn_set_timeouts(d->settle, c->database.connect_timeout_ms,
