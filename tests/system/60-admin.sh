@@ -91,8 +91,12 @@ for i in 1 2 3; do
 done
 passes "their descriptors come back" wait_for $SLOW has_descriptors "$usual"
 grown=$(($(rss_kb "$DAEMON") - rss))
-is "and the last 500 took no memory (grew by $grown kB)" \
-    "$([ $grown -lt 2048 ] && echo none)" none
+if ldd "$OUTBOXD" 2>/dev/null | grep -q libasan; then
+	echo "# ASan keeps what is freed: memory is not measured"
+else
+	is "and the last 500 took no memory (grew by $grown kB)" \
+	    "$([ $grown -lt 2048 ] && echo none)" none
+fi
 
 # ---- whose socket it is ----
 cp "$T/outboxd.yaml" "$T/other.yaml"
