@@ -35,8 +35,9 @@ WARN = -Wall -Wextra -Wno-unused-parameter
 DEFS = -D_GNU_SOURCE -DOUTBOXD_VERSION='"$(VERSION)"' \
     -DOUTBOXD_SYSCONFDIR='"$(sysconfdir)"'
 INCS = -Isrc $(PQ_CFLAGS) $(EVENT_CFLAGS) $(CJSON_CFLAGS) $(YAML_CFLAGS) \
-    $(CRYPTO_CFLAGS)
-LIBS = -lm $(PQ_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) $(YAML_LIBS) $(CRYPTO_LIBS)
+    $(CRYPTO_CFLAGS) $(HTTP_CFLAGS)
+LIBS = -Wl,--as-needed -lm $(PQ_LIBS) $(HTTP_LIBS) $(EVENT_LIBS) $(CJSON_LIBS) \
+    $(YAML_LIBS) $(CRYPTO_LIBS)
 HARDEN = -fstack-protector-strong -fPIE
 HARDEN_LD = -pie -Wl,-z,relro,-z,now
 ifndef V
@@ -67,7 +68,7 @@ LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
 SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey configvalue \
-    digest err event file frame greeting ids json log logline manifest \
+    digest err event file frame greeting ids journal json log logline manifest \
     manifestjson reply store tuning units utf8 uuid xalloc yamldoc yamlval \
     cgroup child fsuser isolation landlock loop output policy run runenv \
     runner scratch seccomp stray))
@@ -346,6 +347,8 @@ install: all
 	done
 	$(INSTALL) -m 644 etc/outboxd.yaml \
 	    $(DESTDIR)$(datadir)/outboxd/outboxd.yaml
+	$(INSTALL) -m 644 etc/grafana-outboxd.json \
+	    etc/prometheus-outboxd.rules.yaml $(DESTDIR)$(datadir)/outboxd
 	test -e $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml || \
 	    { sed 's|^  user: ""|  user: outboxd-plugin|' etc/outboxd.yaml \
 		> $(DESTDIR)$(sysconfdir)/outboxd/outboxd.yaml && \

@@ -196,6 +196,13 @@ send_beat(struct claimer *c, int64_t now, bool stopping)
 
 /* --- answers ---------------------------------------------------------- */
 
+/* Given up by the server or by us: no answer to what was asked. */
+static bool
+is_timeout(const char *sqlstate)
+{
+	return strcmp(sqlstate, "57014") == 0 || strcmp(sqlstate, "55P03") == 0;
+}
+
 static bool
 is_forbidden(const char *sqlstate)
 {
@@ -211,6 +218,8 @@ statement_failed(struct claimer *c, const char *what, const PGresult *res)
 	log_event(LOG_WARN, "claim_failed", "a statement is refused",
 	    LOG_STR("statement", what), LOG_STR("sqlstate", sqlstate),
 	    LOG_STR("error", error));
+	if (!is_timeout(sqlstate))
+		c->stats.last_turn_ms = loop_now_ms();
 	c->error_ms = c->error_ms == 0 ? ERROR_MIN_MS : 2 * c->error_ms;
 	if (c->error_ms > ERROR_MAX_MS)
 		c->error_ms = ERROR_MAX_MS;
@@ -275,6 +284,8 @@ lane_answered(struct claimer *c, struct lane *l, const struct claim_row *row)
 {
 	if (row->answer != CLAIM_TOO_BIG)
 		l->need_bytes = 0;
+	if (row->answer != CLAIM_BUSY)
+		c->stats.last_reap_ms = loop_now_ms();
 	switch (row->answer) {
 	case CLAIM_ITEMS:
 		l->poll_ms = 0;
@@ -368,8 +379,9 @@ claim_answered(struct claimer *c, const PGresult *res)
 	bool any = false;
 
 	c->error_ms = 0;
-	c->stats.last_claim_ms = now;
+	c->stats.last_claim_ms = c->stats.last_turn_ms = now;
 	c->stats.claim_us = loop_now_us() - c->sent_us;
+	histogram_add(&c->stats.claim_time, c->stats.claim_us);
 	for (int i = 0; i < PQntuples(res); i++)
 		any |= take_row(c, res, i);
 	if (c->woken)
@@ -531,6 +543,8 @@ on_asleep(void *arg)
 {
 	struct claimer *c = arg;
 
+	if (sleeper_is_asleep(c->sleeper))
+		c->stats.last_wake_ms = loop_now_ms();
 	look_again(c);
 	claimer_kick(c);
 }
@@ -541,6 +555,7 @@ claimer_wake(struct claimer *c)
 	struct lane *l;
 
 	c->stats.wakes++;
+	c->stats.last_wake_ms = loop_now_ms();
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
 		l->poll_ms = 0;
 	look_again(c);
@@ -692,6 +707,8 @@ claimer_step(void *arg)
 		pull_polls(c, now);
 	if (claim_now(c, now))
 		return;
+	if (now >= c->not_before_ms)
+		c->stats.last_turn_ms = now; /* nothing can be claimed now */
 	if (beat_is_due(c, now)) {
 		send_beat(c, now, false);
 		return;
@@ -783,6 +800,8 @@ void
 claimer_listening(struct claimer *c, bool listening)
 {
 	sleeper_listening(c->sleeper, listening);
+	if (listening)
+		c->stats.last_wake_ms = loop_now_ms();
 	look_again(c);
 	claimer_kick(c);
 }

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #include "delivery.h"
+#include "histogram.h"
 
 struct bus;
 struct claimer;
@@ -51,7 +52,13 @@ struct claimer_setup {
 struct claimer_stats {
 	uint64_t claims, items, empty, busy, wakes, sleeps;
 	int64_t last_claim_ms, last_beat_ms; /* when answered; 0: never */
+	/* it was answered, refused, or there was nothing to claim */
+	int64_t last_turn_ms;
+	int64_t last_reap_ms; /* a lane was looked through for expired claims */
+	int64_t
+	    last_wake_ms; /* LISTEN is on, the key is held, or NOTIFY came */
 	int64_t claim_us; /* the last one's round trip */
+	struct histogram claim_time; /* of all of them */
 };
 
 struct claimer *claimer_create(const struct claimer_setup *s);

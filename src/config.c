@@ -18,6 +18,7 @@
 /* The table gives log.level as an index, which is used as it is. */
 _Static_assert(LOG_ERROR == 0 && LOG_DEBUG == 3, "log levels");
 _Static_assert((int)CONFIG_LOG_JSON == (int)LOG_JSON, "log formats");
+_Static_assert((int)CONFIG_LOG_JOURNAL == (int)LOG_JOURNAL, "log formats");
 
 /* A file being read. */
 struct reading {

@@ -23,6 +23,7 @@
 enum config_log_format {
 	CONFIG_LOG_TEXT,
 	CONFIG_LOG_JSON,
+	CONFIG_LOG_JOURNAL,
 };
 
 struct config_list {
@@ -92,7 +93,8 @@ struct config {
 	int64_t stop_timeout_ms;
 	int64_t log_format; /* enum config_log_format */
 	int64_t log_level; /* enum log_level */
-	char *admin_socket;
+	char *admin_socket; /* "": none */
+	char *admin_group, *admin_operator_group; /* "": none */
 	struct config_list alert_command; /* empty; nothing else is built */
 	bool has_password; /* a conninfo holds one: warn once */
 };

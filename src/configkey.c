@@ -8,7 +8,7 @@
 #define SUB(member) offsetof(struct config_subscriber, member)
 
 static const char *const poolers[] = {"none", "!transaction", NULL};
-static const char *const formats[] = {"text", "json", "!journal", NULL};
+static const char *const formats[] = {"text", "json", "journal", NULL};
 static const char *const levels[] = {"error", "warn", "info", "debug", NULL};
 
 const struct configkey configkeys[] = {
@@ -419,8 +419,22 @@ const struct configkey configkeys[] = {
 	.type = CONFIGKEY_PATH,
 	.offset = AT(admin_socket),
 	.preset = "/run/outboxd/admin.sock",
-	.preset_only = true,
+	.may_be_empty = true,
 	.help = "where the daemon answers questions",
+    },
+    {
+	.name = "admin.group",
+	.type = CONFIGKEY_TEXT,
+	.offset = AT(admin_group),
+	.preset = "",
+	.help = "the group whose members may ask",
+    },
+    {
+	.name = "admin.operator_group",
+	.type = CONFIGKEY_TEXT,
+	.offset = AT(admin_operator_group),
+	.preset = "",
+	.help = "the group whose members may also do what operators may",
     },
     {
 	.name = "alert.command",

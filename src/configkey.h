@@ -15,7 +15,7 @@
 enum configkey_type {
 	CONFIGKEY_TEXT, /* char * */
 	CONFIGKEY_CONNINFO, /* char *; may hold a secret */
-	CONFIGKEY_PATH, /* char *; absolute, or empty if preset_only */
+	CONFIGKEY_PATH, /* char *; absolute, or empty if may_be_empty */
 	CONFIGKEY_DURATION, /* int64_t, ms */
 	CONFIGKEY_SIZE, /* int64_t, bytes */
 	CONFIGKEY_COUNT, /* int64_t */
@@ -35,6 +35,7 @@ struct configkey {
 	const char *min, *max; /* as written; NULL: none */
 	const char *const *choices; /* as yamlval_choice() takes them */
 	bool reloadable; /* by SIGHUP */
+	bool may_be_empty; /* a path: nothing of the kind */
 	bool preset_only; /* only the default (or nothing) is built */
 	const char *help;
 };

@@ -46,7 +46,7 @@ read_text(const struct configkey *k, void *base, const struct yamlval *v,
 	if (yamlval_text(v, &text, e) == -1)
 		return -1;
 	if (k->type == CONFIGKEY_PATH && text[0] != '/' &&
-	    !(k->preset_only && text[0] == '\0'))
+	    !(k->may_be_empty && text[0] == '\0'))
 		return yamldoc_err(v->doc, v->node, e,
 		    "%s must be an absolute path, such as %s", v->key,
 		    k->preset);

@@ -11,7 +11,9 @@
 #include "bus.h"
 #include "claimer.h"
 #include "config.h"
+#include "console.h"
 #include "delivery.h"
+#include "duty.h"
 #include "err.h"
 #include "host.h"
 #include "isolation.h"
@@ -19,6 +21,7 @@
 #include "log.h"
 #include "loop.h"
 #include "notify.h"
+#include "overview.h"
 #include "pgconn.h"
 #include "run.h"
 #include "runner.h"
@@ -32,7 +35,9 @@
 #define STATS_EVERY_TICKS 60
 #define SCHEMA_EVERY_TICKS 2 /* asked again while it does not fit */
 #define HURRY_MS 2000 /* for settles and goodbye, second signal */
-#define FILES_OF_OURS 64 /* links, log, store; beside 3 a handler */
+#define FILES_OF_OURS 128 /* links, log, store, admin; beside 3 a handler */
+#define DUTY_MIN_MS 10000 /* nothing is overdue sooner */
+#define DUTY_STATEMENTS 4 /* or than so many could have timed out */
 
 enum phase {
 	PHASE_START, /* not READY yet */
@@ -59,6 +64,8 @@ struct daemon {
 	struct settler *settler;
 	struct claimer *claimer;
 	struct stats stats;
+	struct duties duties;
+	struct console *console;
 	struct event *tick, *stop_timer;
 	uint64_t ticks;
 	enum phase phase;
@@ -484,7 +491,7 @@ static void
 use_config(struct daemon *d, struct config *c)
 {
 	log_set_level((enum log_level)c->log_level);
-	log_set_format(c->log_format == CONFIG_LOG_JSON ? LOG_JSON : LOG_TEXT);
+	log_set_format((enum log_format)c->log_format);
 	pgconn_set_timeouts(d->claim, c->database.connect_timeout_ms,
 	    c->database.statement_timeout_ms);
 	pgconn_set_timeouts(d->settle, c->database.connect_timeout_ms,
@@ -494,6 +501,7 @@ use_config(struct daemon *d, struct config *c)
 	host_configure(d->host, c);
 	settler_configure(d->settler, c);
 	claimer_configure(d->claimer, c);
+	console_configure(d->console, c);
 	config_free(d->config);
 	d->config = c;
 	claimer_refresh(d->claimer);
@@ -523,24 +531,74 @@ on_reload(int signo, void *arg)
 		notify_ready(d->notify);
 }
 
+static const char *
+phase_name(const struct daemon *d)
+{
+	if (d->phase == PHASE_START)
+		return "starting";
+	if (d->phase != PHASE_READY)
+		return "stopping";
+	if (!pgconn_is_up(d->claim) || !pgconn_is_up(d->settle))
+		return "database_away";
+	if (d->schema_state != SCHEMA_FITS)
+		return "schema_unfit";
+	return "serving";
+}
+
 static void
-on_dump(int signo, void *arg)
+look(void *arg, struct stats_view *v)
 {
 	struct daemon *d = arg;
-	struct stats_view v = {
+	int64_t statement = d->config->database.statement_timeout_ms;
+
+	*v = (struct stats_view){
 	    .stats = &d->stats,
 	    .book = &d->book,
 	    .bus = d->bus,
 	    .lanes = &d->lanes,
 	    .claimer = d->claimer,
 	    .runner = d->runner,
+	    .settler = d->settler,
 	    .claim = d->claim,
 	    .settle = d->settle,
 	    .listen = d->listen,
-	    .last_settle_ms = settler_last_ok_ms(d->settler),
+	    .duties = &d->duties,
+	    .duty_limit_ms = DUTY_STATEMENTS * statement,
+	    .worker = d->worker,
+	    .phase = phase_name(d),
 	};
+	if (v->duty_limit_ms < DUTY_MIN_MS)
+		v->duty_limit_ms = DUTY_MIN_MS;
+	v->ready = strcmp(v->phase, "serving") == 0;
+	overview_duties(v, &d->duties, loop_now_ms());
+}
 
+static void
+on_dump(int signo, void *arg)
+{
+	struct stats_view v;
+
+	look(arg, &v);
 	stats_dump(&v);
+}
+
+/* For the watchdog: a daemon that turns in vain is not healthy. */
+static bool
+is_healthy(void *arg)
+{
+	struct daemon *d = arg;
+	int64_t now = loop_now_ms();
+	struct stats_view v;
+	enum duty late;
+
+	look(d, &v);
+	late = duty_that_hangs(&d->duties, v.duty_limit_ms, now);
+	if (late == DUTIES)
+		return true;
+	log_event(LOG_ERROR, "duty_overdue",
+	    "the database answers, but not this; the watchdog is not fed",
+	    LOG_STR("duty", duty_name(late)));
+	return false;
 }
 
 /* error -> warn -> info -> debug -> error ... */
@@ -610,6 +668,8 @@ on_tick(evutil_socket_t fd, short what, void *arg)
 	d->ticks++;
 	log_flush(false);
 	tell_status(d);
+	console_tick(d->console);
+	(void)is_healthy(d); /* says so if not */
 	if (d->ticks % STATS_EVERY_TICKS == 0)
 		stats_line(&d->stats);
 	if (d->schema_state != SCHEMA_FITS &&
@@ -699,6 +759,21 @@ make_parts(struct daemon *d)
 }
 
 static void
+make_console(struct daemon *d)
+{
+	struct console_setup s = {
+	    .loop = d->loop,
+	    .config = d->config,
+	    .trust_own_uid = runner_other_user(d->runner),
+	    .look = look,
+	    .arg = d,
+	};
+
+	d->console = console_create(&s);
+	notify_watch(d->notify, is_healthy, d);
+}
+
+static void
 watch_signals(struct daemon *d)
 {
 	loop_signal(d->loop, SIGTERM, on_stop, d);
@@ -731,6 +806,7 @@ create(struct daemon *d, struct err *e)
 	stats_init(&d->stats);
 	make_links(d);
 	make_parts(d);
+	make_console(d);
 	d->tick = evtimer_new(loop_base(d->loop), on_tick, d);
 	d->stop_timer = evtimer_new(loop_base(d->loop), on_stop_timer, d);
 	if (d->tick == NULL || d->stop_timer == NULL)
@@ -766,6 +842,7 @@ destroy(struct daemon *d)
 {
 	if (d->runner == NULL)
 		goto loop;
+	console_free(d->console);
 	event_free(d->stop_timer);
 	event_free(d->tick);
 	pgconn_free(d->settle);
@@ -779,6 +856,7 @@ destroy(struct daemon *d)
 	settler_free(d->settler);
 	drop_deliveries(d);
 	lanes_clear(&d->lanes);
+	stats_clear(&d->stats);
 	bus_free(d->bus);
 	notify_free(d->notify);
 loop:

@@ -42,6 +42,7 @@ struct subscriber {
 	char *id;
 	int lanes;
 	int busy; /* deliveries buffered or running, all lanes */
+	void *tally; /* its counters, which stats know; NULL: not yet */
 };
 
 /* What the lanes of one installation have in common. */
@@ -102,6 +103,8 @@ struct lane {
 	uint64_t delivered, failed, paused;
 	int64_t last_delivered_ms; /* 0: never */
 	char last_outcome[24];
+	char last_error[256]; /* of the last attempt that was no ack; cut */
+	int64_t last_error_ms; /* 0: never */
 };
 
 TAILQ_HEAD(lane_list, lane);

@@ -1,12 +1,19 @@
 #include "log.h"
 
+#include "journal.h"
+
+#include <stddef.h>
 #include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
 #define FOLD_SLOTS 64
 #define FIELDS_MAX 32
 #define TIME_TEXT_MAX 40
+#define JOURNAL_SOCKET "/run/systemd/journal/socket"
 
 /* A line written not long ago.  hash 0: the slot is free. */
 struct fold {
@@ -76,6 +83,28 @@ time_text(char out[TIME_TEXT_MAX])
 	return out;
 }
 
+/* False: journald is not there, or is behind. */
+static bool
+write_journal(const char *line, size_t len, enum log_level level,
+    const char *code, const struct log_field *fields)
+{
+	static char datagram[JOURNAL_MAX];
+	static int fd = -1;
+	const char *path =
+	    setup.journal != NULL ? setup.journal : JOURNAL_SOCKET;
+	struct sockaddr_un to = {.sun_family = AF_UNIX};
+	size_t size;
+
+	if (fd == -1)
+		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd == -1 || strlen(path) >= sizeof(to.sun_path))
+		return false;
+	strcpy(to.sun_path, path);
+	size = journal_render(datagram, line, len, level, code, fields);
+	return sendto(fd, datagram, size, MSG_DONTWAIT | MSG_NOSIGNAL,
+		   (struct sockaddr *)&to, sizeof(to)) == (ssize_t)size;
+}
+
 /* A log that cannot be written must not stop the work. */
 static void
 write_line(enum log_level level, const char *code,
@@ -86,8 +115,14 @@ write_line(enum log_level level, const char *code,
 	size_t len;
 	ssize_t n;
 
-	len = logline_render(line, setup.format, time_text(time), level, code,
-	    fields);
+	if (setup.format == LOG_JOURNAL) {
+		len = logline_render(line, LOG_TEXT, NULL, level, code, fields);
+		if (write_journal(line, len, level, code, fields))
+			return;
+	}
+	len =
+	    logline_render(line, setup.format == LOG_JSON ? LOG_JSON : LOG_TEXT,
+		time_text(time), level, code, fields);
 	n = write(setup.fd, line, len);
 	(void)n;
 }

@@ -3,6 +3,7 @@
  *
  * Text: time=... level=info event=settled msg="..." key=value ...
  * JSON: the same keys in one object a line.
+ * Journal: fields for journald; text on fd when it does not take them.
  *
  *	log_event(LOG_INFO, "settled", "attempt settled",
  *	    LOG_STR("event_id", id), LOG_INT("run_ms", ms));
@@ -30,6 +31,7 @@
 
 struct log_setup {
 	int fd; /* borrowed */
+	const char *journal; /* journald's socket, lent; NULL: the usual one */
 	enum log_format format;
 	enum log_level level;
 	bool timestamps; /* false where the reader adds its own */

@@ -22,6 +22,7 @@ enum log_level {
 enum log_format {
 	LOG_TEXT,
 	LOG_JSON,
+	LOG_JOURNAL, /* of log.h; a line of it is text */
 };
 
 enum log_field_type {

@@ -84,7 +84,7 @@ open_log(const struct config *c)
 {
 	struct log_setup s = {
 	    .fd = STDERR_FILENO,
-	    .format = c->log_format == CONFIG_LOG_JSON ? LOG_JSON : LOG_TEXT,
+	    .format = (enum log_format)c->log_format,
 	    .level = (enum log_level)c->log_level,
 	    .timestamps = getenv("JOURNAL_STREAM") == NULL,
 	};

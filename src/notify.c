@@ -22,6 +22,8 @@ struct notify {
 	socklen_t to_len;
 	struct event *watchdog;
 	int64_t watchdog_ms;
+	bool (*healthy)(void *arg); /* NULL: always */
+	void *healthy_arg;
 	char status[STATUS_MAX];
 };
 
@@ -40,7 +42,8 @@ on_watchdog(evutil_socket_t fd, short what, void *arg)
 {
 	struct notify *n = arg;
 
-	tell(n, "WATCHDOG=1");
+	if (n->healthy == NULL || n->healthy(n->healthy_arg))
+		tell(n, "WATCHDOG=1");
 	loop_timer_in(n->watchdog, n->watchdog_ms);
 }
 
@@ -99,6 +102,13 @@ notify_free(struct notify *n)
 	if (n->fd != -1)
 		close(n->fd);
 	free(n);
+}
+
+void
+notify_watch(struct notify *n, bool (*fn)(void *arg), void *arg)
+{
+	n->healthy = fn;
+	n->healthy_arg = arg;
 }
 
 void

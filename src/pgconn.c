@@ -69,6 +69,7 @@ struct pgconn {
 	bool was_up;
 	bool sending; /* a step is due */
 	uint64_t times_lost;
+	int64_t answered_ms;
 };
 
 static void on_socket(evutil_socket_t fd, short what, void *arg);
@@ -463,6 +464,7 @@ finish_active(struct pgconn *pg)
 	}
 	pg->active = NULL;
 	pg->result = NULL;
+	pg->answered_ms = loop_now_ms();
 	event_del(pg->timer);
 	q->done(q->arg, res);
 	PQclear(res);
@@ -645,6 +647,12 @@ uint64_t
 pgconn_times_lost(const struct pgconn *pg)
 {
 	return pg->times_lost;
+}
+
+int64_t
+pgconn_answered_ms(const struct pgconn *pg)
+{
+	return pg->answered_ms;
 }
 
 const char *

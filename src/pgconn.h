@@ -71,6 +71,8 @@ const char *pgconn_state(const struct pgconn *pg);
 /* Host we are, or were last, talking to; "" at first. */
 const char *pgconn_host(const struct pgconn *pg);
 uint64_t pgconn_times_lost(const struct pgconn *pg);
+/* When a server last answered anything, errors too; 0: never. */
+int64_t pgconn_answered_ms(const struct pgconn *pg);
 
 /* The five characters, or "". */
 const char *pgresult_sqlstate(const PGresult *res);

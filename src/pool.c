@@ -511,9 +511,10 @@ start_member(struct pool *p, const struct lane *l)
 	run.env = (const char *const *)env.all;
 	run.credentials = credentials = runenv_credentials(c,
 	    p->setup.installation->plugin, &run.n_credentials);
+	x->worker = worker_start(&w);
+	/* not before: one that is dead already says so while it starts */
 	TAILQ_INSERT_TAIL(&p->members, x, entry);
 	p->setup.lanes->workers++;
-	x->worker = worker_start(&w);
 	runenv_clear(&env);
 	free(credentials);
 	greeting_clear(&g);

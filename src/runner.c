@@ -323,6 +323,12 @@ runner_strays(const struct runner *rr)
 	return rr->strays;
 }
 
+bool
+runner_other_user(const struct runner *rr)
+{
+	return isolation_user(rr->isolation)->other;
+}
+
 const char *
 runner_isolation(const struct runner *rr)
 {

@@ -38,6 +38,8 @@ uint64_t runner_strays(const struct runner *rr); /* killed so far */
 int runner_configure(struct runner *rr, const struct config *c, struct err *e);
 /* isolation_level(). */
 const char *runner_isolation(const struct runner *rr);
+/* Plugins run as another user than the daemon. */
+bool runner_other_user(const struct runner *rr);
 
 /* --- for run.c -------------------------------------------------------- */
 

@@ -49,7 +49,9 @@ struct settler {
 	bool kicked;
 	int64_t not_before_ms;
 	int64_t pause_ms;
-	int64_t last_ok_ms;
+	int64_t last_ok_ms, last_turn_ms;
+	int64_t sent_us;
+	struct histogram time;
 	size_t bad; /* doubted ones marked: the guilty one is among them */
 	size_t sent;
 	char sqlstate[6]; /* that they raised */
@@ -188,7 +190,8 @@ answered(struct settler *s, const PGresult *res)
 
 	if ((size_t)PQntuples(res) != s->sent)
 		panic("settle of %zu answers %d", s->sent, PQntuples(res));
-	s->last_ok_ms = loop_now_ms();
+	s->last_ok_ms = s->last_turn_ms = loop_now_ms();
+	histogram_add(&s->time, loop_now_us() - s->sent_us);
 	s->pause_ms = 0;
 	while ((d = TAILQ_FIRST(list_of(s, DELIVERY_SETTLING))) != NULL)
 		end(s, d, PQgetvalue(res, row++, 0));
@@ -226,6 +229,8 @@ failed(struct settler *s, const PGresult *res)
 {
 	const char *sqlstate = pgresult_sqlstate(res);
 
+	if (strcmp(sqlstate, "57014") != 0 && strcmp(sqlstate, "55P03") != 0)
+		s->last_turn_ms = loop_now_ms();
 	if (pgresult_is_data_error(sqlstate)) {
 		log_event(LOG_WARN, "settle_raised",
 		    "a set of verdicts is refused; looking for the one",
@@ -414,6 +419,7 @@ send_set(struct settler *s)
 	for (size_t i = 0; i < sizeof(c) / sizeof(*all); i++)
 		want.params[want.n_params++] = pgarray_text(&all[i]);
 	s->in_flight = true;
+	s->sent_us = loop_now_us();
 	pgconn_query(s->setup.link, &want);
 	for (size_t i = 0; i < sizeof(c) / sizeof(*all); i++)
 		pgarray_clear(&all[i]);
@@ -532,4 +538,16 @@ int64_t
 settler_last_ok_ms(const struct settler *s)
 {
 	return s->last_ok_ms;
+}
+
+int64_t
+settler_last_turn_ms(const struct settler *s)
+{
+	return s->last_turn_ms;
+}
+
+const struct histogram *
+settler_time(const struct settler *s)
+{
+	return &s->time;
 }

@@ -20,6 +20,7 @@
 #include <stdint.h>
 
 #include "delivery.h"
+#include "histogram.h"
 
 struct config;
 struct loop;
@@ -58,5 +59,9 @@ void settler_renew(struct settler *s, struct delivery *d, int64_t lease_ms);
 bool settler_is_congested(const struct settler *s);
 size_t settler_backlog(const struct settler *s);
 int64_t settler_last_ok_ms(const struct settler *s); /* 0: never */
+/* The same, or a refusal that was not for want of time. */
+int64_t settler_last_turn_ms(const struct settler *s);
+/* Of the round trips of sets that were answered. */
+const struct histogram *settler_time(const struct settler *s);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include "bus.h"
 #include "claimer.h"
+#include "duty.h"
 #include "json.h"
 #include "lane.h"
 #include "log.h"
@@ -14,6 +15,8 @@
 #include "run.h"
 #include "runner.h"
 #include "settler.h"
+#include "trace.h"
+#include "utf8.h"
 
 void
 stats_init(struct stats *s)
@@ -38,6 +41,12 @@ count(struct stats *s, const struct delivery *d, const char *answer)
 	}
 }
 
+void
+stats_clear(struct stats *s)
+{
+	tally_clear(&s->tally);
+}
+
 /* The one line of an attempt. */
 static void
 log_settled(const struct delivery *x, const struct lane *l, const char *answer)
@@ -46,12 +55,14 @@ log_settled(const struct delivery *x, const struct lane *l, const char *answer)
 	bool lost = strcmp(answer, SETTLED_DONE) != 0 &&
 	    strcmp(answer, SETTLED_ALREADY) != 0;
 	bool later = v->verdict == VERDICT_RETRY;
+	char trace[TRACE_ID_MAX];
 
 	log_event(lost ? LOG_WARN : LOG_INFO, "settled",
 	    lost ? "an attempt's verdict counts no more" : NULL,
 	    LOG_STR("event_id", x->id.event),
 	    LOG_STR("subscriber", l->subscriber->id),
 	    LOG_STR("claim", x->id.claim), LOG_INT("attempt", x->attempt),
+	    LOG_STR("trace_id", trace_id(x->traceparent, trace) ? trace : NULL),
 	    LOG_STR("verdict", verdict_name(v->verdict)),
 	    LOG_STR("outcome", outcome_name(v->outcome)),
 	    LOG_STR("reason", v->reason), LOG_STR("answer", answer),
@@ -64,8 +75,47 @@ log_settled(const struct delivery *x, const struct lane *l, const char *answer)
 }
 
 static void
+count_for_subscriber(struct stats *s, const struct delivery *x,
+    const char *answer)
+{
+	struct subscriber *sub = ((struct lane *)x->lane)->subscriber;
+	bool recorded = strcmp(answer, SETTLED_DONE) == 0 ||
+	    strcmp(answer, SETTLED_ALREADY) == 0;
+	bool started = x->started_ms > 0;
+
+	if (sub->tally == NULL)
+		sub->tally = tally_row(&s->tally, sub->id);
+	tally_add(sub->tally,
+	    &(struct tally_end){
+		.verdict = x->verdict.verdict,
+		.cause = x->verdict.outcome,
+		.recorded = recorded,
+		.claim_lost = !recorded && strcmp(answer, SETTLED_REFUSED) != 0,
+		.run_ms = started ? delivery_run_ms(x) : -1,
+		.lag_ms = started && x->attempt == 1 && x->id.generation == 1
+		    ? x->age_ms + x->started_ms - x->claimed_ms
+		    : -1,
+	    });
+}
+
+static void
+keep_error(struct lane *l, const struct delivery *x)
+{
+	const char *text =
+	    x->error != NULL ? x->error : outcome_name(x->verdict.outcome);
+	size_t len = utf8_cut(text, strlen(text), sizeof(l->last_error) - 1);
+
+	memcpy(l->last_error, text, len);
+	l->last_error[len] = '\0';
+	l->last_error_ms = loop_now_ms();
+}
+
+static void
 count_for_lane(struct lane *l, const struct delivery *x)
 {
+	if (x->verdict.verdict == VERDICT_RETRY ||
+	    x->verdict.verdict == VERDICT_PAUSE)
+		keep_error(l, x);
 	snprintf(l->last_outcome, sizeof(l->last_outcome), "%s",
 	    outcome_name(x->verdict.outcome));
 	switch (x->verdict.verdict) {
@@ -89,6 +139,7 @@ stats_attempt(struct stats *s, const struct delivery *d, const char *answer)
 {
 	log_settled(d, d->lane, answer);
 	count(s, d, answer);
+	count_for_subscriber(s, d, answer);
 	count_for_lane(d->lane, d);
 }
 
@@ -142,6 +193,9 @@ dump_lane(const struct lane *l)
 	    LOG_INT("delivered_age_ms", age_ms(l->last_delivered_ms)),
 	    LOG_STR("last_outcome",
 		l->last_outcome[0] != '\0' ? l->last_outcome : NULL),
+	    LOG_STR("last_error",
+		l->last_error[0] != '\0' ? l->last_error : NULL),
+	    LOG_INT("last_error_age_ms", age_ms(l->last_error_ms)),
 	    LOG_STR("error", l->mount_error));
 }
 
@@ -167,7 +221,7 @@ dump_work(const struct stats_view *v)
 	    LOG_INT("settling", (int64_t)n[DELIVERY_SETTLING]),
 	    LOG_INT("suspects", v->lanes->suspects),
 	    LOG_INT("strays_killed", (int64_t)runner_strays(v->runner)),
-	    LOG_INT("settle_age_ms", age_ms(v->last_settle_ms)));
+	    LOG_INT("settle_age_ms", age_ms(settler_last_ok_ms(v->settler))));
 	log_event(LOG_INFO, "state_claims", NULL,
 	    LOG_INT("claims", (int64_t)c->claims),
 	    LOG_INT("items", (int64_t)c->items),
@@ -179,6 +233,21 @@ dump_work(const struct stats_view *v)
 	    LOG_INT("claim_us", c->claim_us),
 	    LOG_INT("claim_age_ms", age_ms(c->last_claim_ms)),
 	    LOG_INT("heartbeat_age_ms", age_ms(c->last_beat_ms)));
+}
+
+static void
+dump_duties(const struct stats_view *v)
+{
+	int64_t now = loop_now_ms();
+
+	for (int i = 0; i < DUTIES; i++)
+		log_event(LOG_INFO, "state_duty", NULL,
+		    LOG_STR("duty", duty_name((enum duty)i)),
+		    LOG_INT("done_age_ms",
+			duty_age_ms(v->duties, (enum duty)i, now)),
+		    LOG_BOOL("overdue",
+			duty_is_overdue(v->duties, (enum duty)i,
+			    v->duty_limit_ms, now)));
 }
 
 static void
@@ -212,7 +281,7 @@ stats_dump(const struct stats_view *v)
 	const struct lane *l;
 
 	log_event(LOG_INFO, "state", "what SIGUSR1 asked for",
-	    LOG_STR("version", OUTBOXD_VERSION),
+	    LOG_STR("version", OUTBOXD_VERSION), LOG_STR("phase", v->phase),
 	    LOG_STR("isolation", runner_isolation(v->runner)),
 	    LOG_INT("up_ms", loop_now_ms() - s->started_ms),
 	    LOG_INT("ended", (int64_t)s->ended),
@@ -228,6 +297,7 @@ stats_dump(const struct stats_view *v)
 	if (v->listen != v->claim)
 		dump_link("listen", v->listen);
 	dump_work(v);
+	dump_duties(v);
 	dump_workers(v->lanes);
 	TAILQ_FOREACH (l, &v->lanes->list, entry)
 		dump_lane(l);

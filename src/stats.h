@@ -8,12 +8,15 @@
 
 #include "delivery.h"
 #include "policy.h"
+#include "tally.h"
 
 struct bus;
 struct claimer;
+struct duties;
 struct lanes;
 struct pgconn;
 struct runner;
+struct settler;
 
 struct stats {
 	int64_t started_ms;
@@ -24,6 +27,7 @@ struct stats {
 	uint64_t refused;
 	uint64_t ended; /* all of them */
 	uint64_t told; /* as of the last periodic line */
+	struct tally tally; /* by subscriber */
 };
 
 /* What the page is read off. */
@@ -34,11 +38,17 @@ struct stats_view {
 	const struct lanes *lanes;
 	struct claimer *claimer;
 	const struct runner *runner;
+	const struct settler *settler;
 	const struct pgconn *claim, *settle, *listen;
-	int64_t last_settle_ms;
+	const struct duties *duties;
+	int64_t duty_limit_ms;
+	const char *worker;
+	const char *phase; /* in a word */
+	bool ready; /* claims, and can settle */
 };
 
 void stats_init(struct stats *s);
+void stats_clear(struct stats *s);
 /* Counts an attempt that has ended, for all and for its lane, and logs the
  * one line that it has. */
 void stats_attempt(struct stats *s, const struct delivery *d,

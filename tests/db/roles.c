@@ -47,7 +47,7 @@ static const struct {
     {"o", "subscriber_pause('no.no.h', 'x')"},
     {"o", "subscriber_resume('no.no.h')"},
     {"o", "event_body(gen_random_uuid())"},
-    {"ov", "lane_status()"},
+    {"dov", "lane_status()"},
     {"ov", "delivery_list()"},
 };
 #define VERBS (sizeof(verbs) / sizeof(verbs[0]))

@@ -186,8 +186,7 @@ START_TEST(what_is_not_built_is_refused_and_its_default_is_taken)
 	refused("database: {pooler: transaction}", "not in this version");
 	refused("plugins: {max_frame: 1K}", "from 64K to 1G, not 1K");
 	refused("subscribers: {a.b.c: {rate: 100/s}}", "not in this version");
-	refused("log: {format: journal}", "not in this version; write text");
-	refused("admin: {socket: /tmp/s}", "not in this version");
+	refused("admin: {socket: run/s}", "absolute");
 	refused("alert: {command: [x]}", "not in this version");
 	taken("database: {pooler: none}\n"
 	      "plugins: {user: '', paths: {read: [], write: []}}\n"

@@ -7,6 +7,8 @@
 #include "utf8.h"
 
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 static int ends[2];
@@ -259,7 +261,94 @@ START_TEST(a_rate_lets_the_burst_and_then_its_share_through)
 }
 END_TEST
 
-UNIT_TESTS_FIXTURE(log, setup, teardown,
+static char journal[108];
+
+/* As journald: a socket for datagrams. */
+static int
+open_journal(void)
+{
+	struct sockaddr_un sun = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(journal, sizeof(journal), "/tmp/test-log.%d", (int)getpid());
+	strcpy(sun.sun_path, journal);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&sun, sizeof(sun)), 0);
+	log_open(&(struct log_setup){.fd = ends[1],
+	    .format = LOG_JOURNAL,
+	    .level = LOG_INFO,
+	    .journal = journal});
+	return fd;
+}
+
+START_TEST(the_journal_gets_fields)
+{
+	static const char want[] =
+	    "MESSAGE=level=warn event=link_lost msg=lost lane=a.b-c n=-7 "
+	    "b=true text=\"one\\ntwo\"\n"
+	    "PRIORITY=4\nSYSLOG_IDENTIFIER=outboxd\n"
+	    "OUTBOX_EVENT=link_lost\nOUTBOX_LANE=a.b-c\nOUTBOX_N=-7\n"
+	    "OUTBOX_B=true\n"
+	    "OUTBOX_TEXT\n\7\0\0\0\0\0\0\0one\ntwo\n";
+	char got[4096];
+	int fd = open_journal();
+
+	log_event(LOG_WARN, "link_lost", "lost", LOG_STR("lane", "a.b-c"),
+	    LOG_INT("n", -7), LOG_BOOL("b", true), LOG_STR("none", NULL),
+	    LOG_STR("text", "one\ntwo"));
+	ck_assert_int_eq(recv(fd, got, sizeof(got), MSG_DONTWAIT),
+	    (ssize_t)sizeof(want) - 1);
+	ck_assert_mem_eq(got, want, sizeof(want) - 1);
+	ck_assert_str_eq(heard(), "");
+	close(fd);
+	unlink(journal);
+}
+END_TEST
+
+START_TEST(a_value_cannot_forge_a_field_of_the_journal)
+{
+	char got[4096], *field;
+	int fd = open_journal();
+	ssize_t n;
+
+	log_event(LOG_INFO, "x", "m", LOG_STR("a", "1\nPRIORITY=0\nB=2"));
+	n = recv(fd, got, sizeof(got), MSG_DONTWAIT);
+	ck_assert_int_gt(n, 0);
+	field = memmem(got, (size_t)n, "OUTBOX_A\n", 9);
+	ck_assert_ptr_nonnull(field);
+	ck_assert_int_eq(field[9], (int)strlen("1\nPRIORITY=0\nB=2"));
+	close(fd);
+	unlink(journal);
+}
+END_TEST
+
+START_TEST(what_the_journal_does_not_take_is_text)
+{
+	static char big[200000];
+	int fd = open_journal();
+
+	close(fd);
+	log_event(LOG_INFO, "x", "nobody there");
+	ck_assert_str_eq(heard(), "level=info event=x msg=\"nobody there\"\n");
+	unlink(journal);
+	log_event(LOG_INFO, "x", "nor here");
+	ck_assert_str_eq(heard(), "level=info event=x msg=\"nor here\"\n");
+	fd = open_journal();
+	memset(big, 'x', sizeof(big) - 1); /* cut, and taken */
+	log_event(LOG_INFO, "x", "big", LOG_STR("a", big), LOG_STR("b", big),
+	    LOG_STR("c", big), LOG_STR("d", big), LOG_STR("e", big));
+	ck_assert_str_eq(heard(), "");
+	/* one that is behind is not waited for */
+	for (int i = 0; i < 1000; i++)
+		log_event(LOG_INFO, "x", "y");
+	ck_assert_ptr_nonnull(strstr(heard(), "level=info event=x msg=y\n"));
+	close(fd);
+	unlink(journal);
+}
+END_TEST
+
+UNIT_TESTS_FIXTURE(log, setup, teardown, the_journal_gets_fields,
+    a_value_cannot_forge_a_field_of_the_journal,
+    what_the_journal_does_not_take_is_text,
     a_line_has_level_code_message_and_fields_in_order, json_says_the_same,
     what_is_above_the_level_is_not_written, times_are_utc_with_milliseconds,
     foreign_text_cannot_forge_a_line_or_a_field,
