@@ -15,6 +15,7 @@
 #include "reply.h"
 #include "run.h"
 #include "runenv.h"
+#include "runner.h"
 #include "utf8.h"
 #include "xalloc.h"
 

@@ -1,5 +1,6 @@
 /* Real children: what a handler may do, and what becomes of it. */
 #include "run.h"
+#include "runner.h"
 
 #include "err.h"
 #include "log.h"

@@ -4,6 +4,7 @@
 #include "log.h"
 #include "loop.h"
 #include "run.h"
+#include "runner.h"
 #include "xalloc.h"
 
 #include "unit.h"
