@@ -24,6 +24,7 @@
 #include "overview.h"
 #include "pgconn.h"
 #include "run.h"
+#include "runner.h"
 #include "schema.h"
 #include "settler.h"
 #include "stats.h"

@@ -14,11 +14,11 @@
 #include "pool.h"
 #include "reply.h"
 #include "run.h"
+#include "runner.h"
 #include "runenv.h"
 #include "utf8.h"
 #include "xalloc.h"
 
-#define STARTS_A_TURN 4 /* each takes milliseconds: let others in between */
 #define ERROR_MAX 4096
 
 /* A running handler, and what it is for. */
@@ -346,17 +346,16 @@ host_step(void *arg)
 	struct host *h = arg;
 	struct delivery *d;
 	struct lane *l;
-	int left = STARTS_A_TURN;
+	bool more = false;
 
 	h->kicked = false;
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
-		while ((l->worker || left > 0) &&
-		    (d = bus_recv(l->topic)) != NULL) {
+		while ((l->worker || runner_may_start(h->setup.runner)) &&
+		    (d = bus_recv(l->topic)) != NULL)
 			start_or_release(h, l, d);
-			left -= !l->worker;
-		}
+		more |= !l->worker && bus_buffered(l->topic) > 0;
 	}
-	if (left == 0)
+	if (more)
 		host_kick(h);
 }
 

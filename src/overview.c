@@ -12,7 +12,7 @@
 #include "loop.h"
 #include "pgconn.h"
 #include "pool.h"
-#include "run.h"
+#include "runner.h"
 #include "settler.h"
 #include "xalloc.h"
 

@@ -13,6 +13,7 @@
 #include "pgconn.h"
 #include "pool.h"
 #include "run.h"
+#include "runner.h"
 #include "settler.h"
 #include "trace.h"
 #include "utf8.h"
