@@ -16,7 +16,6 @@
 #include "run.h"
 #include "runner.h"
 #include "runenv.h"
-#include "runner.h"
 #include "utf8.h"
 #include "xalloc.h"
 

@@ -41,9 +41,6 @@ const char *runner_isolation(const struct runner *rr);
 /* Plugins run as another user than the daemon. */
 bool runner_other_user(const struct runner *rr);
 
-/* A start takes milliseconds, in which nothing else is done: one a turn. */
-bool runner_may_start(const struct runner *rr);
-
 /* --- for run.c -------------------------------------------------------- */
 
 enum runner_victim {
