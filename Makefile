@@ -224,6 +224,10 @@ check-valgrind: tests
 bench-spawn: $(BUILD)/bench/spawn
 	$(BUILD)/bench/spawn
 
+.PHONY: bench-bus
+bench-bus: $(BUILD)/bench/bus
+	$(BUILD)/bench/bus
+
 $(BUILD)/bench/%: tests/bench/%.c $(filter-out $(BUILD)/obj/main.o,$(DAEMON_OBJ))
 	@mkdir -p $(@D)
 	$(SAY) cc $@
