@@ -70,8 +70,6 @@ bus_wait_answer(struct bus_wait *w, enum bus_rc rc)
 {
 	struct bus *b = w->bus;
 
-	if (rc != BUS_OK && w->owner == NULL)
-		bus_reject(b, rc);
 	take_out(w);
 	w->rc = rc;
 	w->answered = true;
@@ -245,8 +243,10 @@ make_true(struct bus_wait *w)
 	w->answered = false;
 	if (w->bundle.topic != NULL && w->bundle.topic->closed) {
 		bus_give_back(&w->bundle);
-		w->rc = bus_reject(b, BUS_CLOSED);
+		w->rc = BUS_CLOSED;
 	}
+	if (w->rc != BUS_OK && w->owner == NULL)
+		bus_reject(b, w->rc);
 	if (i != NULL) {
 		i->picked = false;
 		bus_set_state(b, i, BUS_ITEM_IN_FLIGHT);

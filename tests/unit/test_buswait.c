@@ -146,12 +146,14 @@ END_TEST
 
 START_TEST(within_a_topic_first_come_is_first_served)
 {
-	struct bus_bundle q = bundle("t", 2, 50);
+	struct bus_bundle q = bundle("t", 2, 50), r = bundle("t", 1, 1);
 	struct waiter x, y;
 
 	ck_assert_int_eq(wait_reserve(&x, "t", 3, 1, NEVER), BUS_WAITING);
 	ck_assert_int_eq(wait_reserve(&y, "t", 1, 1, NEVER), BUS_WAITING);
 	ck_assert_int_eq(try_reserve("t", 1, 1), BUS_ELAPSED);
+	ck_assert_int_eq(y.told, 0);
+	bus_cancel(&r); /* it fits now, and is not the first */
 	ck_assert_int_eq(y.told, 0);
 	bus_cancel(&q);
 	ck_assert_int_eq(x.told, 1);
@@ -518,6 +520,48 @@ START_TEST(what_a_leaving_owner_was_to_be_told_goes_to_the_others_in_order)
 }
 END_TEST
 
+static struct waiter late[2];
+
+static void
+told_sends_and_cancels(struct bus_wait *w)
+{
+	on_told(w);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(bus_send(&last_permit[i], &items[i]), BUS_OK);
+	bus_cancel_wait(&late[0].w);
+	bus_cancel_wait(&late[1].w);
+}
+
+START_TEST(what_cancelled_receivers_were_to_be_told_is_first_again)
+{
+	last_permit[0] = permit("t", 1);
+	last_permit[1] = permit("t", 1);
+	ck_assert_int_eq(wait_reserve(&first, "t", 4, 1, 1001), BUS_WAITING);
+	for (int i = 0; i < 2; i++)
+		ck_assert_int_eq(wait_receive(&late[i], t, NEVER), BUS_WAITING);
+	first.w.told = told_sends_and_cancels;
+	bus_tick(b, 1001);
+	ck_assert_int_eq(late[0].told + late[1].told, 0);
+	put("t", &items[2], 1);
+	for (int i = 0; i < 3; i++) {
+		ck_assert_ptr_eq(take(t), &items[i]);
+		bus_complete(&items[i]);
+	}
+	/* and in the other order */
+	last_permit[0] = permit("t", 1);
+	last_permit[1] = permit("t", 1);
+	ck_assert_int_eq(wait_reserve(&first, "t", 4, 1, 1002), BUS_WAITING);
+	for (int i = 1; i >= 0; i--)
+		ck_assert_int_eq(wait_receive(&late[i], t, NEVER), BUS_WAITING);
+	first.w.told = told_sends_and_cancels;
+	bus_tick(b, 1002);
+	for (int i = 0; i < 2; i++) {
+		ck_assert_ptr_eq(take(t), &items[i]);
+		bus_complete(&items[i]);
+	}
+}
+END_TEST
+
 static void
 on_discard_sends(void *arg, struct bus_item *i)
 {
@@ -573,4 +617,5 @@ UNIT_TESTS_FIXTURE(buswait, rig_up, rig_down,
     a_callback_may_free_the_bus,
     a_cancelled_receive_leaves_its_place_to_the_next,
     what_a_leaving_owner_was_to_be_told_goes_to_the_others_in_order,
+    what_cancelled_receivers_were_to_be_told_is_first_again,
     a_discarded_body_may_be_sent_anew_by_its_callback)
