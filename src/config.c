@@ -1,8 +1,10 @@
 #include "config.h"
 
 #include "configkey.h"
+#include "configvalue.h"
 #include "file.h"
 #include "log.h"
+#include "utf8.h"
 #include "xalloc.h"
 
 #include <libpq-fe.h>
@@ -39,7 +41,7 @@ set_preset(const struct configkey *k, struct config *c)
 
 	doc = yamldoc_parse("default", text, strlen(text), &e);
 	if (doc == NULL ||
-	    configkey_read(k, c,
+	    configvalue_read(k, c,
 		&(struct yamlval){doc, yamldoc_root(doc), k->name}, &e) == -1)
 		panic("%s: %s", k->name, e.text);
 	yamldoc_free(doc);
@@ -68,7 +70,7 @@ subscriber_free(struct config_subscriber *s)
 
 	for (k = configkeys; k->name != NULL; k++) {
 		if (configkey_is_subscriber(k))
-			configkey_free(k, s);
+			configvalue_free(k, s);
 	}
 	free(s->id);
 }
@@ -86,7 +88,7 @@ config_free(struct config *c)
 	free(c->subscribers);
 	for (k = configkeys; k->name != NULL; k++) {
 		if (!configkey_is_subscriber(k))
-			configkey_free(k, c);
+			configvalue_free(k, c);
 	}
 	free(c->path);
 	free(c);
@@ -185,7 +187,7 @@ read_section(const struct reading *r, const struct yamldoc_node *map,
 		if (strcmp(name, SUBSCRIBERS ".") == 0)
 			rc = read_subscribers(r, map->values[i]);
 		else if (k != NULL)
-			rc = configkey_read(k, base, &v, r->e);
+			rc = configvalue_read(k, base, &v, r->e);
 		else if (!dotted && is_section(name))
 			rc = read_section(r, map->values[i], name, label, base);
 		else
@@ -323,6 +325,7 @@ check_conninfo(const struct reading *r, const char *key, const char *conninfo)
 {
 	PQconninfoOption *options, *o;
 	const char *const words[] = {"database", key, NULL};
+	bool text = true;
 
 	options = PQconninfoParse(conninfo, NULL);
 	if (options == NULL)
@@ -333,9 +336,15 @@ check_conninfo(const struct reading *r, const char *key, const char *conninfo)
 	for (o = options; o->keyword != NULL; o++) {
 		if (is_secret(o) && o->val != NULL && o->val[0] != '\0')
 			r->c->has_password = true;
+		/* a URI can hold any byte, as %xx */
+		if (o->val != NULL && !utf8_is_valid(o->val, strlen(o->val)))
+			text = false;
 	}
 	PQconninfoFree(options);
-	return 0;
+	if (text)
+		return 0;
+	return yamldoc_err(r->doc, node_at(r, words), r->e,
+	    "database.%s is not UTF-8", key);
 }
 
 static int
@@ -421,7 +430,7 @@ print_key(const struct configkey *k, const char *was, const char *name,
 	depth = print_sections(was, name, out);
 	fprintf(out, "%*s%s: ", (int)(depth * 2 + indent), "",
 	    dot != NULL ? dot + 1 : name);
-	configkey_print(k, base, out);
+	configvalue_print(k, base, out);
 	putc('\n', out);
 }
 
@@ -435,7 +444,7 @@ print_subscriber(const struct config_subscriber *s, FILE *out)
 
 	fprintf(out, "  %s:\n", s->id);
 	for (k = configkeys; k->name != NULL; k++) {
-		if (!configkey_is_subscriber(k) || configkey_is_unset(k, s))
+		if (!configkey_is_subscriber(k) || configvalue_is_unset(k, s))
 			continue;
 		any = true;
 		name = k->name + skip;
@@ -445,7 +454,7 @@ print_subscriber(const struct config_subscriber *s, FILE *out)
 		in_retry = dot != NULL;
 		fprintf(out, "%*s%s: ", dot != NULL ? 6 : 4, "",
 		    dot != NULL ? dot + 1 : name);
-		configkey_print(k, s, out);
+		configvalue_print(k, s, out);
 		putc('\n', out);
 	}
 	if (!any)
@@ -570,7 +579,8 @@ diff_subscriber(const struct config_subscriber *was,
 	char *name;
 
 	for (k = configkeys; k->name != NULL; k++) {
-		if (!configkey_is_subscriber(k) || configkey_equal(k, was, is))
+		if (!configkey_is_subscriber(k) ||
+		    configvalue_equal(k, was, is))
 			continue;
 		name = xasprintf(SUBSCRIBERS ".%s.%s",
 		    was->id != NULL ? was->id : is->id,
@@ -608,7 +618,8 @@ config_diff(const struct config *was, const struct config *is,
 	const struct configkey *k;
 
 	for (k = configkeys; k->name != NULL; k++) {
-		if (!configkey_is_subscriber(k) && !configkey_equal(k, was, is))
+		if (!configkey_is_subscriber(k) &&
+		    !configvalue_equal(k, was, is))
 			fn(k->name, k->reloadable, arg);
 	}
 	diff_subscribers(was, is, fn, arg);
@@ -621,6 +632,6 @@ config_keep_fixed(struct config *c, const struct config *was)
 
 	for (k = configkeys; k->name != NULL; k++) {
 		if (!configkey_is_subscriber(k) && !k->reloadable)
-			configkey_copy(k, c, was);
+			configvalue_copy(k, c, was);
 	}
 }

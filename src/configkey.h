@@ -1,6 +1,5 @@
 /*
- * configkey.h - the table of all keys of outboxd.yaml, and what can be done
- * with a value of each type.
+ * configkey.h - the table of all keys of outboxd.yaml.
  *
  * A value lives at its key's offset in a struct config or, for keys that begin
  * with "subscribers.*.", in a struct config_subscriber; base is that struct.
@@ -8,12 +7,8 @@
 #ifndef CONFIGKEY_H
 #define CONFIGKEY_H
 
-#include "err.h"
-#include "yamlval.h"
-
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdio.h>
 
 #define CONFIGKEY_SUBSCRIBER "subscribers.*."
 
@@ -50,18 +45,5 @@ extern const struct configkey configkeys[];
 const struct configkey *configkey_find(const char *name);
 bool configkey_is_subscriber(const struct configkey *k);
 const char *configkey_type_name(const struct configkey *k);
-
-/* Takes v, checked against the bounds, in place of what is there. */
-int configkey_read(const struct configkey *k, void *base,
-    const struct yamlval *v, struct err *e);
-void configkey_free(const struct configkey *k, void *base);
-bool configkey_equal(const struct configkey *k, const void *a, const void *b);
-void configkey_copy(const struct configkey *k, void *to, const void *from);
-
-/* As YAML on one line, conninfos without their secrets. */
-void configkey_print(const struct configkey *k, const void *base, FILE *out);
-
-/* Nothing was written here and there is no default. */
-bool configkey_is_unset(const struct configkey *k, const void *base);
 
 #endif

@@ -21,6 +21,7 @@
 #include "notify.h"
 #include "pgconn.h"
 #include "run.h"
+#include "runner.h"
 #include "schema.h"
 #include "settler.h"
 #include "stats.h"

@@ -6,6 +6,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "utf8.h"
+
+/* A text that was cut may end in half a character, and foreign bytes may be
+ * none: each run of such bytes becomes a question mark. */
+static void
+make_text(char *s)
+{
+	size_t left = strlen(s), n;
+	bool broken = false;
+	char *to = s;
+
+	for (; left > 0; s += n, left -= n) {
+		n = utf8_char_len(s, left);
+		if (n > 0) {
+			memmove(to, s, n);
+			to += n;
+		} else if (!broken) {
+			*to++ = '?';
+		}
+		broken = n == 0;
+		if (broken)
+			n = 1;
+	}
+	*to = '\0';
+}
+
 void
 err_set(struct err *e, const char *fmt, ...)
 {
@@ -16,6 +42,7 @@ err_set(struct err *e, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(e->text, sizeof(e->text), fmt, ap);
 	va_end(ap);
+	make_text(e->text);
 }
 
 void
@@ -32,6 +59,7 @@ err_sys(struct err *e, const char *fmt, ...)
 	va_end(ap);
 	len = strlen(e->text);
 	snprintf(e->text + len, sizeof(e->text) - len, ": %s", strerror(saved));
+	make_text(e->text);
 	errno = saved;
 }
 
@@ -50,6 +78,7 @@ err_prefix(struct err *e, const char *fmt, ...)
 	va_end(ap);
 	len = strlen(e->text);
 	snprintf(e->text + len, sizeof(e->text) - len, "%s", was);
+	make_text(e->text);
 }
 
 void

@@ -12,7 +12,7 @@
 #define ERR_TEXT_MAX 1024
 
 struct err {
-	char text[ERR_TEXT_MAX]; /* cut, always terminated */
+	char text[ERR_TEXT_MAX]; /* cut, always terminated, always UTF-8 */
 };
 
 void err_set(struct err *e, const char *fmt, ...)

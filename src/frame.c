@@ -10,7 +10,7 @@
 
 #define READER_BYTES ((size_t)64 * 1024) /* at first, and again when idle */
 #define READER_KEEP ((size_t)1024 * 1024) /* more is given back when idle */
-#define VALUES_MAX 100000 /* a tree of more is not worth its memory */
+#define VALUES_MAX 10000 /* a tree of more is not worth its memory */
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* --- building --------------------------------------------------------- */

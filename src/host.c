@@ -14,11 +14,11 @@
 #include "pool.h"
 #include "reply.h"
 #include "run.h"
+#include "runner.h"
 #include "runenv.h"
 #include "utf8.h"
 #include "xalloc.h"
 
-#define STARTS_A_TURN 4 /* each takes milliseconds: let others in between */
 #define ERROR_MAX 4096
 
 /* A running handler, and what it is for. */
@@ -346,18 +346,17 @@ host_step(void *arg)
 	struct host *h = arg;
 	struct bus_item *i;
 	struct lane *l;
-	int left = STARTS_A_TURN;
+	bool more = false;
 
 	h->kicked = false;
 	bus_tick(h->setup.lanes->bus, loop_now_ms());
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
-		while ((l->worker || left > 0) &&
-		    bus_receive(l->topic, NULL, &i) == BUS_OK) {
+		while ((l->worker || runner_may_start(h->setup.runner)) &&
+		    bus_receive(l->topic, NULL, &i) == BUS_OK)
 			start_or_release(h, l, delivery_of(i));
-			left -= !l->worker;
-		}
+		more |= !l->worker && bus_buffered(l->topic) > 0;
 	}
-	if (left == 0)
+	if (more)
 		host_kick(h);
 }
 

@@ -3,7 +3,9 @@
 #include "utf8.h"
 #include "xalloc.h"
 
+#include <float.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,7 +87,8 @@ is_exact(const char *s, size_t len, bool whole)
 	memcpy(text, s, len);
 	text[len] = '\0';
 	d = strtod(text, NULL);
-	if (!isfinite(d) || (d == 0 && digits > 0))
+	/* Less than DBL_MIN has fewer digits than that. */
+	if (!isfinite(d) || (digits > 0 && fabs(d) < DBL_MIN))
 		return false;
 	if (whole && fabs(d) < (double)JSON_INT_MAX)
 		return true;
@@ -455,12 +458,61 @@ json_get_bool(const cJSON *obj, const char *key, bool *out, struct err *e)
 	return 1;
 }
 
+/* cJSON is content with 15 digits if they come near enough. */
+static bool
+is_printed_short(const cJSON *v)
+{
+	return cJSON_IsNumber(v) && fabs(v->valuedouble) >= 1e15 &&
+	    fabs(v->valuedouble) <= (double)JSON_INT_MAX &&
+	    v->valuedouble == floor(v->valuedouble);
+}
+
+static bool
+has_printed_short(const cJSON *v)
+{
+	const cJSON *member;
+
+	if (is_printed_short(v))
+		return true;
+	cJSON_ArrayForEach (member, v) {
+		if (has_printed_short(member))
+			return true;
+	}
+	return false;
+}
+
+static void
+write_in_full(cJSON *v)
+{
+	cJSON *member;
+
+	if (is_printed_short(v)) {
+		v->valuestring = cJSON_malloc(NUMBER_MAX);
+		if (v->valuestring == NULL)
+			panic("out of memory");
+		snprintf(v->valuestring, NUMBER_MAX, "%.0f", v->valuedouble);
+		v->type = cJSON_Raw;
+	}
+	cJSON_ArrayForEach (member, v)
+		write_in_full(member);
+}
+
 char *
 json_print(const cJSON *value)
 {
-	char *text = cJSON_PrintUnformatted(value);
+	cJSON *copy = NULL;
+	char *text;
 
+	if (has_printed_short(value)) {
+		copy = cJSON_Duplicate(value, true);
+		if (copy == NULL)
+			panic("out of memory");
+		write_in_full(copy);
+		value = copy;
+	}
+	text = cJSON_PrintUnformatted(value);
 	if (text == NULL)
 		panic("out of memory");
+	cJSON_Delete(copy);
 	return text;
 }

@@ -4,8 +4,8 @@
  * What is accepted is RFC 8259 and no more: one value, valid UTF-8, no NUL
  * (neither raw nor as an escape), no unpaired surrogate, no duplicate key,
  * depth at most JSON_MAX_DEPTH, and only numbers that a double holds exactly
- * (whole ones within 2^53, others of at most 15 digits).  The size is checked
- * before anything is parsed.
+ * (whole ones within 2^53, others of at most 15 digits and not subnormal).  The
+ * size is checked before anything is parsed.
  */
 #ifndef JSON_H
 #define JSON_H
@@ -36,7 +36,8 @@ int json_get_int(const cJSON *obj, const char *key, int64_t min, int64_t max,
     int64_t *out, struct err *e);
 int json_get_bool(const cJSON *obj, const char *key, bool *out, struct err *e);
 
-/* cJSON_Print*() without its NULL: caller frees with free(3). */
+/* What json_parse() took is printed as the same value.  Caller frees with
+ * free(3). */
 char *json_print(const cJSON *value);
 
 #endif

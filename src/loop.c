@@ -30,6 +30,8 @@ struct loop {
 	struct task_list deferred;
 	struct task_list dead;
 	SLIST_HEAD(, watch) signals;
+	uint64_t turns;
+	bool in_turn;
 };
 
 /* Lower number, earlier: frees come after everything that is active. */
@@ -52,14 +54,20 @@ run_tasks(struct task_list *list)
 	}
 }
 
+/* What is active runs before anything is polled for again; a timer waits for
+ * that, so that tasks that defer tasks keep nobody else from their turn. */
 static void
 on_turn(evutil_socket_t fd, short what, void *arg)
 {
+	static const struct timeval now = {0, 0};
 	struct loop *l = arg;
 
+	l->turns++;
+	l->in_turn = true;
 	run_tasks(&l->deferred);
+	l->in_turn = false;
 	if (!TAILQ_EMPTY(&l->deferred))
-		event_active(l->turn, EV_TIMEOUT, 0);
+		event_add(l->turn, &now);
 }
 
 static void
@@ -148,7 +156,14 @@ void
 loop_defer(struct loop *l, loop_fn fn, void *arg)
 {
 	add_task(&l->deferred, fn, arg);
-	event_active(l->turn, EV_TIMEOUT, 0);
+	if (!l->in_turn)
+		event_active(l->turn, EV_TIMEOUT, 0);
+}
+
+uint64_t
+loop_turn(const struct loop *l)
+{
+	return l->turns;
 }
 
 void

@@ -25,8 +25,11 @@ struct event_base *loop_base(struct loop *l);
 void loop_run(struct loop *l); /* until loop_stop() */
 void loop_stop(struct loop *l);
 
-/* fn(arg) in the next turn, in the order of the calls. */
+/* fn(arg) in the next turn, in the order of the calls.  What is deferred in a
+ * turn runs after descriptors and timers had theirs. */
 void loop_defer(struct loop *l, loop_fn fn, void *arg);
+/* The number of the turn that deferred functions run in. */
+uint64_t loop_turn(const struct loop *l);
 /* fn(arg) when this turn's callbacks are over: for freeing. */
 void loop_reap(struct loop *l, loop_fn fn, void *arg);
 /* Forgets what was deferred for this arg. */

@@ -83,12 +83,11 @@ struct manifest *manifest_parse(const char *name, const char *text, size_t len,
 struct manifest *manifest_load(const char *bundle, struct err *e);
 void manifest_free(struct manifest *m); /* NULL allowed */
 
+/* As plugin.yaml writes it. */
+const char *manifest_scope_name(enum manifest_scope scope);
+
 /* NULL: no such handler. */
 const struct manifest_handler *manifest_handler(const struct manifest *m,
     const char *name);
-
-/* The form that outbox.plugin_install() takes.  What plugin.yaml leaves out is
- * left out here too.  Caller frees. */
-char *manifest_to_json(const struct manifest *m);
 
 #endif

@@ -9,10 +9,12 @@
 #include "config.h"
 #include "delivery.h"
 #include "err.h"
+#include "greeting.h"
 #include "lane.h"
 #include "log.h"
 #include "loop.h"
 #include "run.h"
+#include "runner.h"
 #include "runenv.h"
 #include "utf8.h"
 #include "worker.h"
@@ -430,79 +432,20 @@ on_ended(void *arg, const struct worker_end *end)
 		p->setup.idle(p->setup.arg);
 }
 
-/* What is told to a new process; the strings are the lanes'. */
-struct greeting {
-	struct frame_hello hello;
-	struct frame_handler *handlers;
-	char ***contracts; /* of each handler */
-};
-
-static int64_t
-greet_handler(const struct pool *p, const struct manifest_handler *h,
-    struct frame_handler *out, char ***contracts)
+/* A handler that does not fit has no lane either. */
+static struct tuning
+tuning_of(const void *arg, const struct manifest_handler *h)
 {
+	const struct pool *p = arg;
 	char *subscriber =
 	    xasprintf("%s.%s", p->setup.installation->plugin, h->name);
 	struct tuning t;
 
-	/* a handler that does not fit has no lane either */
 	if (config_tuning(p->setup.config, subscriber, &h->tuning, &t, NULL) ==
 	    -1)
 		t = p->setup.config->dispatch.tuning;
 	free(subscriber);
-	*contracts = xcalloc(h->n_subscribes + 1, sizeof(**contracts));
-	for (size_t i = 0; i < h->n_subscribes; i++)
-		(*contracts)[i] = xasprintf("%s@%s", h->subscribes[i].id,
-		    h->subscribes[i].version);
-	*out = (struct frame_handler){
-	    .name = h->name,
-	    .version = h->version,
-	    .contracts = (const char *const *)*contracts,
-	    .n_contracts = h->n_subscribes,
-	    .deadline_ms = t.deadline_ms,
-	    .max_runtime_ms = h->max_runtime_ms > t.deadline_ms
-		? h->max_runtime_ms
-		: t.deadline_ms,
-	};
-	return t.concurrency;
-}
-
-static void
-greeting_make(const struct pool *p, const struct manifest *m,
-    struct greeting *g)
-{
-	const struct installation *i = p->setup.installation;
-	int64_t in_flight = 0;
-
-	g->handlers = xcalloc(m->n_handlers, sizeof(*g->handlers));
-	g->contracts = xcalloc(m->n_handlers, sizeof(*g->contracts));
-	for (size_t k = 0; k < m->n_handlers; k++)
-		in_flight += greet_handler(p, &m->handlers[k], &g->handlers[k],
-		    &g->contracts[k]);
-	g->hello = (struct frame_hello){
-	    .daemon = "outboxd/" OUTBOXD_VERSION,
-	    .plugin = i->plugin,
-	    .version = i->version,
-	    .digest = i->digest,
-	    .max_frame = p->setup.config->plugins.max_frame_bytes,
-	    .max_in_flight = in_flight < FRAME_IN_FLIGHT_MAX
-		? in_flight
-		: FRAME_IN_FLIGHT_MAX,
-	    .handlers = g->handlers,
-	    .n_handlers = m->n_handlers,
-	};
-}
-
-static void
-greeting_clear(struct greeting *g)
-{
-	for (size_t i = 0; i < g->hello.n_handlers; i++) {
-		for (size_t k = 0; k < g->handlers[i].n_contracts; k++)
-			free(g->contracts[i][k]);
-		free(g->contracts[i]);
-	}
-	free(g->contracts);
-	free(g->handlers);
+	return t;
 }
 
 static void
@@ -526,7 +469,13 @@ start_member(struct pool *p, const struct lane *l)
 	const struct config *c = p->setup.config;
 	const struct manifest *m = l->manifest;
 	struct member *x = xcalloc(1, sizeof(*x));
-	struct greeting g;
+	const struct installation *i = p->setup.installation;
+	struct greeting g = {
+	    .hello.plugin = i->plugin,
+	    .hello.version = i->version,
+	    .hello.digest = i->digest,
+	    .hello.max_frame = c->plugins.max_frame_bytes,
+	};
 	struct run_credential *credentials;
 	struct runenv env = {0};
 	struct run_spec run = {
@@ -557,7 +506,7 @@ start_member(struct pool *p, const struct lane *l)
 	x->leave_at_ms = m->worker.max_age_ms > 0
 	    ? loop_now_ms() + loop_jitter(m->worker.max_age_ms)
 	    : INT64_MAX;
-	greeting_make(p, m, &g);
+	greeting_fill(&g, m, tuning_of, p);
 	build_env(p, &env);
 	run.env = (const char *const *)env.all;
 	run.credentials = credentials = runenv_credentials(c,
@@ -631,6 +580,10 @@ populate(struct pool *p, int64_t now)
 		    "plugins.max_processes lets no worker start",
 		    LOG_STR("plugin", p->setup.installation->plugin),
 		    LOG_STR("version", p->setup.installation->version));
+		return;
+	}
+	if (!runner_may_start(p->setup.runner)) {
+		pool_kick(p);
 		return;
 	}
 	if (lane_verify(l, c, now) == -1) {

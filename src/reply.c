@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "json.h"
+#include "utf8.h"
 
 static const char *const keys[] = {"type", "outcome", "retry_after_ms",
     "reason", "code", "effects", "publish", NULL};
@@ -106,7 +107,9 @@ call_bad(struct reply *r, const struct err *e)
 {
 	memset(r, 0, sizeof(*r));
 	r->kind = REPLY_BAD;
-	snprintf(r->wrong, sizeof(r->wrong), "%.255s", e->text);
+	snprintf(r->wrong, sizeof(r->wrong), "%.*s",
+	    (int)utf8_cut(e->text, strlen(e->text), sizeof(r->wrong) - 1),
+	    e->text);
 }
 
 void

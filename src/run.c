@@ -6,29 +6,23 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/queue.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "child.h"
-#include "config.h"
 #include "err.h"
-#include "fsuser.h"
 #include "isolation.h"
 #include "log.h"
 #include "loop.h"
+#include "runner.h"
 #include "scratch.h"
-#include "stray.h"
 #include "xalloc.h"
 
-#define READ_BYTES 65536
+#define READ_BYTES 16384
+#define CALM_MS 20 /* a pipe is read CALM_BYTES in so long */
+#define CALM_BYTES 65536
 #define DRAIN_BYTES (1024 * 1024) /* printed and not read at the end */
-#define STRAY_MS 1000 /* between two looks for strays */
-#define STRAY_MAX 256 /* looked at in one go */
 #define KILL_AGAIN_MS 1000
-#define VICTIM_MS 20
-#define END_MS 2000 /* runner_free() waits so long for the killed */
 
 enum run_state {
 	RUN_ACTIVE,
@@ -37,23 +31,15 @@ enum run_state {
 	RUN_DONE,
 };
 
-enum victim {
-	VICTIM_NOT_YET,
-	VICTIM_LATER, /* it could not be made one at once */
-	VICTIM_DONE,
-};
-
 struct run {
-	LIST_ENTRY(run) entry;
+	struct runner_child child;
 	struct runner *runner;
 	enum run_state state;
-	pid_t pid;
-	char dir[SCRATCH_PATH];
 	char credentials[SCRATCH_PATH]; /* "": none */
 	struct isolation_cell cell;
-	enum victim victim;
 	int in_fd, out_fd, result_fd;
 	struct event *in_ev, *out_ev, *result_ev, *timer;
+	size_t out_taken, result_taken; /* since the last calm */
 	const char *input;
 	size_t input_left;
 	int64_t grace_ms;
@@ -68,21 +54,10 @@ struct run {
 	void *arg;
 
 	/* facts, written down by the callbacks */
-	bool exited, overdue, stop_asked, stop_now, unkillable;
+	bool overdue, stop_asked, stop_now, unkillable;
 	int wait_status;
 	struct run_end end;
 	char tail[OUTPUT_TAIL];
-};
-
-struct runner {
-	struct loop *loop;
-	struct scratch *scratch;
-	struct isolation *isolation;
-	struct event *stray_timer;
-	bool configured;
-	uint64_t strays;
-	size_t active;
-	LIST_HEAD(, run) runs;
 };
 
 static void run_step(struct run *r);
@@ -205,26 +180,57 @@ read_result(struct run *r)
 	return n;
 }
 
+/* Who floods a pipe finds it full: it is he who waits, and no processor is
+ * spent on him. */
+static void
+count_taken(struct run *r, size_t *taken, ssize_t n, struct event *ev)
+{
+	if (n <= 0)
+		return;
+	*taken += (size_t)n;
+	if (*taken >= CALM_BYTES)
+		event_del(ev);
+	runner_calm_in(r->runner, CALM_MS);
+}
+
 static void
 on_output(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_output(r);
 
-	if (read_output(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->out_ev);
 		close_fd(&r->out_fd);
+		return;
 	}
+	count_taken(r, &r->out_taken, n, r->out_ev);
 }
 
 static void
 on_result(evutil_socket_t fd, short what, void *arg)
 {
 	struct run *r = arg;
+	ssize_t n = read_result(r);
 
-	if (read_result(r) == 0) {
+	if (n == 0) {
 		drop_event(&r->result_ev);
 		close_fd(&r->result_fd);
+		return;
 	}
+	count_taken(r, &r->result_taken, n, r->result_ev);
+}
+
+static void
+on_calm(void *run)
+{
+	struct run *r = run;
+
+	if (r->out_ev != NULL && r->out_taken >= CALM_BYTES)
+		event_add(r->out_ev, NULL);
+	if (r->result_ev != NULL && r->result_taken >= CALM_BYTES)
+		event_add(r->result_ev, NULL);
+	r->out_taken = r->result_taken = 0;
 }
 
 /* The main process is gone: take what is there, wait for nobody. */
@@ -266,8 +272,9 @@ run_move(struct run *r, enum run_state to, int signo, int64_t wait_ms)
 	r->state = to;
 	r->overdue = false;
 	if (signo != 0) {
-		kill(-r->pid, signo);
-		isolation_signal(r->runner->isolation, &r->cell, signo, r->pid);
+		kill(-r->child.pid, signo);
+		isolation_signal(runner_walls(r->runner), &r->cell, signo,
+		    r->child.pid);
 	}
 	if (wait_ms > 0)
 		loop_timer_in(r->timer, wait_ms);
@@ -279,9 +286,9 @@ static void
 run_report(void *arg)
 {
 	struct run *r = arg;
-	struct loop *l = r->runner->loop;
+	struct loop *l = runner_loop(r->runner);
 
-	LIST_REMOVE(r, entry);
+	runner_forget(&r->child);
 	r->end.result = r->result;
 	r->end.tail = r->tail;
 	r->end.tail_bytes = output_tail(&r->output, r->tail);
@@ -292,10 +299,10 @@ run_report(void *arg)
 static void
 remove_dirs(struct run *r)
 {
-	if (r->dir[0] != '\0')
-		scratch_remove(r->runner->scratch, r->dir);
+	if (r->child.dir[0] != '\0')
+		scratch_remove(runner_scratch(r->runner), r->child.dir);
 	if (r->credentials[0] != '\0')
-		scratch_remove(r->runner->scratch, r->credentials);
+		scratch_remove(runner_scratch(r->runner), r->credentials);
 }
 
 static void
@@ -312,7 +319,7 @@ run_finish(struct run *r)
 		r->end.code = WEXITSTATUS(r->wait_status);
 	}
 	drain_pipes(r);
-	r->runner->active--;
+	runner_ended(r->runner);
 	remove_dirs(r);
 	run_report(r);
 }
@@ -322,7 +329,8 @@ kill_again(struct run *r)
 {
 	if (!r->unkillable)
 		log_event(LOG_ERROR, "handler_unkillable",
-		    "a killed handler does not end", LOG_INT("pid", r->pid));
+		    "a killed handler does not end",
+		    LOG_INT("pid", r->child.pid));
 	r->unkillable = true;
 	run_move(r, RUN_KILL, SIGKILL, KILL_AGAIN_MS);
 }
@@ -336,7 +344,7 @@ run_step(struct run *r)
 		was = r->state;
 		switch (r->state) {
 		case RUN_ACTIVE:
-			if (r->exited) {
+			if (r->child.exited) {
 				run_finish(r);
 				return;
 			}
@@ -348,7 +356,7 @@ run_step(struct run *r)
 				run_move(r, RUN_TERM, SIGTERM, r->grace_ms);
 			break;
 		case RUN_TERM:
-			if (r->exited) {
+			if (r->child.exited) {
 				run_finish(r);
 				return;
 			}
@@ -356,7 +364,7 @@ run_step(struct run *r)
 				run_move(r, RUN_KILL, SIGKILL, r->grace_ms);
 			break;
 		case RUN_KILL:
-			if (r->exited) {
+			if (r->child.exited) {
 				run_finish(r);
 				return;
 			}
@@ -364,9 +372,42 @@ run_step(struct run *r)
 				kill_again(r);
 			break;
 		case RUN_DONE:
-			panic("pid %d: event after its end", (int)r->pid);
+			panic("pid %d: event after its end", (int)r->child.pid);
 		}
 	} while (r->state != was);
+}
+
+/*
+ * The dead leader still holds its pid, so its group can be killed without
+ * meeting a stranger; whoever is still there once it is reaped was left.
+ * What may be tried again must not meet those who fled from the group.
+ */
+static void
+on_exited(void *arg)
+{
+	struct run *r = arg;
+
+	kill(-r->child.pid, SIGKILL);
+	if (waitpid(r->child.pid, &r->wait_status, 0) != r->child.pid)
+		panic("pid %d is not ours to reap", (int)r->child.pid);
+	r->end.leftovers = kill(-r->child.pid, 0) == 0;
+	if (isolation_leave(runner_walls(r->runner), &r->cell, &r->end.oom))
+		r->end.leftovers = true;
+	r->child.exited = true;
+	runner_hunt_strays(r->runner);
+	run_step(r);
+}
+
+/* The daemon ends: nobody is told. */
+static void
+on_dropped(void *arg)
+{
+	struct run *r = arg;
+
+	loop_forget(runner_loop(r->runner), r);
+	if (r->child.pid > 0)
+		remove_dirs(r);
+	run_free(r);
 }
 
 void
@@ -381,7 +422,7 @@ run_stop(struct run *r, bool at_once)
 int
 run_pid(const struct run *r)
 {
-	return (int)r->pid;
+	return (int)r->child.pid;
 }
 
 int
@@ -431,8 +472,8 @@ take_fd(int *fd)
 static struct event *
 watch(struct run *r, int fd, short what, event_callback_fn fn)
 {
-	struct event *ev =
-	    event_new(loop_base(r->runner->loop), fd, what | EV_PERSIST, fn, r);
+	struct event *ev = event_new(loop_base(runner_loop(r->runner)), fd,
+	    what | EV_PERSIST, fn, r);
 
 	if (ev == NULL || event_add(ev, NULL) == -1)
 		panic("cannot watch a pipe");
@@ -451,8 +492,8 @@ complete_env(struct env *v, const struct run *r, const char *const *env)
 {
 	size_t n = 0;
 
-	snprintf(v->home, sizeof(v->home), "HOME=%s", r->dir);
-	snprintf(v->tmp, sizeof(v->tmp), "TMPDIR=%s", r->dir);
+	snprintf(v->home, sizeof(v->home), "HOME=%s", r->child.dir);
+	snprintf(v->tmp, sizeof(v->tmp), "TMPDIR=%s", r->child.dir);
 	snprintf(v->credentials, sizeof(v->credentials),
 	    "OUTBOX_CREDENTIALS_DIRECTORY=%s", r->credentials);
 	while (env[n] != NULL)
@@ -463,48 +504,6 @@ complete_env(struct env *v, const struct run *r, const char *const *env)
 	v->all[n++] = v->tmp;
 	if (r->credentials[0] != '\0')
 		v->all[n] = v->credentials;
-}
-
-static bool
-lives(struct runner *rr, pid_t pid)
-{
-	const struct fsuser *user = isolation_user(rr->isolation);
-	bool yes;
-
-	fsuser_begin_proc(user); /* others may not see it in /proc */
-	yes = stray_lives(pid);
-	fsuser_end(user);
-	return yes;
-}
-
-/*
- * Rather the handler than the daemon, when memory runs out.  For a moment
- * after its exec, and once it has ended, a process is root's to write to:
- * then it is tried again, once.
- */
-static void
-prefer_as_victim(struct run *r)
-{
-	const struct fsuser *user = isolation_user(r->runner->isolation);
-	bool again = r->victim == VICTIM_LATER, done;
-	char path[48];
-	int fd, error;
-
-	snprintf(path, sizeof(path), "/proc/%d/oom_score_adj", (int)r->pid);
-	fsuser_begin_proc(user);
-	fd = open(path, O_WRONLY | O_CLOEXEC);
-	done = (fd != -1 && write(fd, "500", 3) == 3) || errno == ENOENT ||
-	    errno == ESRCH;
-	error = errno;
-	fsuser_end(user);
-	if (!done && again && lives(r->runner, r->pid))
-		isolation_degraded("oom_score_adj of plugins cannot be set",
-		    strerror(error));
-	r->victim = done || again ? VICTIM_DONE : VICTIM_LATER;
-	if (r->victim == VICTIM_LATER)
-		loop_timer_in(r->runner->stray_timer, VICTIM_MS);
-	if (fd != -1)
-		close(fd);
 }
 
 static bool
@@ -527,12 +526,12 @@ failed_at(struct run *r, const struct child_failure *f)
 static int
 spawn(struct run *r, const struct run_spec *spec, struct pipes *p)
 {
-	struct isolation *iso = r->runner->isolation;
+	struct isolation *iso = runner_walls(r->runner);
 	struct child_failure failed = {.doing = "isolate a process"};
 	struct env env;
 	struct isolation_want want = {
 	    .bundle = spec->bundle,
-	    .dir = r->dir,
+	    .dir = r->child.dir,
 	    .credentials = r->credentials[0] != '\0' ? r->credentials : NULL,
 	    .max_memory = spec->max_memory,
 	    .max_processes = spec->max_processes,
@@ -540,7 +539,7 @@ spawn(struct run *r, const struct run_spec *spec, struct pipes *p)
 	struct child_spec c = {
 	    .file = spec->file,
 	    .argv = (char *const *)spec->argv,
-	    .dir = r->dir,
+	    .dir = r->child.dir,
 	    .fd = {p->in[0], p->out[1], p->out[1], p->result[1]},
 	    .max_files = spec->max_files,
 	};
@@ -548,21 +547,21 @@ spawn(struct run *r, const struct run_spec *spec, struct pipes *p)
 
 	complete_env(&env, r, spec->env);
 	c.env = (char *const *)env.all;
-	r->pid = -1;
+	r->child.pid = -1;
 	if (isolation_enter(iso, &want, &r->cell, &c) == -1) {
 		failed.error = errno;
 	} else {
-		r->pid = child_start(&c, &failed);
-		if (r->pid == -1)
+		r->child.pid = child_start(&c, &failed);
+		if (r->child.pid == -1)
 			failed.error = errno;
 	}
 	isolation_entered(&c);
 	free(env.all);
 	if (failed.error == 0)
 		return 0;
-	if (r->pid != -1)
-		waitpid(r->pid, NULL, 0); /* it is exiting */
-	r->pid = 0;
+	if (r->child.pid != -1)
+		waitpid(r->child.pid, NULL, 0); /* it is exiting */
+	r->child.pid = 0;
 	isolation_leave(iso, &r->cell, &oom);
 	failed_at(r, &failed);
 	return -1;
@@ -571,7 +570,7 @@ spawn(struct run *r, const struct run_spec *spec, struct pipes *p)
 static int
 make_credentials(struct run *r, const struct run_spec *spec)
 {
-	struct scratch *s = r->runner->scratch;
+	struct scratch *s = runner_scratch(r->runner);
 	struct err e;
 
 	if (spec->n_credentials == 0)
@@ -598,9 +597,9 @@ open_pipes(struct run *r, const struct run_spec *spec, struct pipes *p)
 {
 	struct err e;
 
-	if (scratch_make(r->runner->scratch, r->dir, &e) == -1) {
+	if (scratch_make(runner_scratch(r->runner), r->child.dir, &e) == -1) {
 		r->end.doing = "make a private directory";
-		r->dir[0] = '\0';
+		r->child.dir[0] = '\0';
 	} else if (make_credentials(r, spec) == -1) {
 		r->end.doing = "copy the credentials";
 	} else if (pipe2(p->in, O_CLOEXEC) == -1 ||
@@ -621,8 +620,7 @@ go(struct run *r, const struct run_spec *spec, struct pipes *p)
 	r->in_fd = take_fd(&p->in[1]);
 	r->out_fd = take_fd(&p->out[0]);
 	r->result_fd = take_fd(&p->result[0]);
-	r->runner->active++;
-	prefer_as_victim(r);
+	runner_started(r->runner, &r->child);
 	r->out_ev = watch(r, r->out_fd, EV_READ, on_output);
 	if (r->drain == NULL) {
 		r->result_ev = watch(r, r->result_fd, EV_READ, on_result);
@@ -652,9 +650,13 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	r->done = done;
 	r->arg = arg;
 	output_init(&r->output);
-	LIST_INSERT_HEAD(&rr->runs, r, entry);
+	r->child.reap = on_exited;
+	r->child.drop = on_dropped;
+	r->child.calm = on_calm;
+	r->child.run = r;
+	runner_keep(rr, &r->child);
 	r->end.started_ms = loop_now_ms();
-	r->timer = evtimer_new(loop_base(rr->loop), on_timer, r);
+	r->timer = evtimer_new(loop_base(runner_loop(rr)), on_timer, r);
 	if (r->timer == NULL)
 		panic("out of memory");
 	if (open_pipes(r, spec, &p) == 0 && spawn(r, spec, &p) == 0) {
@@ -662,228 +664,8 @@ run_start(struct runner *rr, const struct run_spec *spec, output_line_fn line,
 	} else {
 		r->state = RUN_DONE;
 		remove_dirs(r);
-		loop_defer(rr->loop, run_report, r);
+		loop_defer(runner_loop(rr), run_report, r);
 	}
 	close_pipes(&p);
 	return r;
-}
-
-/* --- all of them ------------------------------------------------------ */
-
-static struct run *
-find_run(struct runner *rr, pid_t pid)
-{
-	struct run *r;
-
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (r->pid == pid)
-			return r;
-	return NULL;
-}
-
-static bool
-has_dir(struct runner *rr, pid_t pid, const char *dir)
-{
-	const struct fsuser *user = isolation_user(rr->isolation);
-	bool has;
-
-	fsuser_begin_proc(user);
-	has = stray_has_dir(pid, dir);
-	fsuser_end(user);
-	return has;
-}
-
-static bool
-belongs_to_active(struct runner *rr, pid_t pid)
-{
-	pid_t session;
-	struct run *r;
-
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (r->pid == pid)
-			return !r->exited;
-	session = getsid(pid);
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (!r->exited &&
-		    (r->pid == session || has_dir(rr, pid, r->dir)))
-			return true;
-	return false;
-}
-
-/* With its group, which it has fled into: nobody of ours can be in that. */
-static void
-kill_stray(pid_t pid)
-{
-	pid_t group = getpgid(pid);
-
-	if (group > 1 && group != getpgrp())
-		kill(-group, SIGKILL);
-	kill(pid, SIGKILL);
-}
-
-static void
-hunt_strays(struct runner *rr)
-{
-	pid_t pids[STRAY_MAX];
-	size_t n = stray_children(pids, STRAY_MAX);
-	int64_t killed = 0;
-
-	for (size_t i = 0; i < n; i++) {
-		if (belongs_to_active(rr, pids[i]) || !lives(rr, pids[i]))
-			continue;
-		kill_stray(pids[i]);
-		killed++;
-	}
-	rr->strays += (uint64_t)killed;
-	if (killed > 0)
-		log_event(LOG_WARN, "stray_killed",
-		    "processes outlived the handlers that started them",
-		    LOG_INT("killed", killed));
-}
-
-/*
- * The dead leader still holds its pid, so its group can be killed without
- * meeting a stranger; whoever is still there once it is reaped was left.
- * What may be tried again must not meet those who fled from the group.
- */
-static void
-reap_run(struct run *r)
-{
-	kill(-r->pid, SIGKILL);
-	if (waitpid(r->pid, &r->wait_status, 0) != r->pid)
-		panic("pid %d is not ours to reap", (int)r->pid);
-	r->end.leftovers = kill(-r->pid, 0) == 0;
-	if (isolation_leave(r->runner->isolation, &r->cell, &r->end.oom))
-		r->end.leftovers = true;
-	r->exited = true;
-	hunt_strays(r->runner);
-	run_step(r);
-}
-
-static void
-reap_all(struct runner *rr)
-{
-	siginfo_t si;
-
-	for (;;) {
-		struct run *r;
-
-		si.si_pid = 0;
-		if (waitid(P_ALL, 0, &si, WEXITED | WNOHANG | WNOWAIT) == -1 ||
-		    si.si_pid == 0)
-			return;
-		r = find_run(rr, si.si_pid);
-		if (r != NULL)
-			reap_run(r);
-		else
-			waitpid(si.si_pid, NULL, WNOHANG);
-	}
-}
-
-static void
-on_stray_timer(evutil_socket_t fd, short what, void *arg)
-{
-	struct runner *rr = arg;
-	struct run *r;
-
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (r->victim == VICTIM_LATER && !r->exited)
-			prefer_as_victim(r);
-	hunt_strays(rr);
-	if (rr->active > 0)
-		loop_timer_in(rr->stray_timer, STRAY_MS);
-}
-
-static void
-on_child(int signo, void *arg)
-{
-	struct runner *rr = arg;
-
-	reap_all(rr);
-	if (!evtimer_pending(rr->stray_timer, NULL))
-		loop_timer_in(rr->stray_timer, STRAY_MS);
-}
-
-struct runner *
-runner_create(struct loop *l, struct err *e)
-{
-	struct runner *rr = xcalloc(1, sizeof(*rr));
-
-	rr->loop = l;
-	LIST_INIT(&rr->runs);
-	rr->scratch = scratch_create(l, e);
-	if (rr->scratch == NULL) {
-		free(rr);
-		return NULL;
-	}
-	rr->isolation = isolation_create();
-	if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == -1)
-		isolation_degraded("escaped descendants cannot be found",
-		    strerror(errno));
-	loop_signal(l, SIGCHLD, on_child, rr);
-	rr->stray_timer = evtimer_new(loop_base(l), on_stray_timer, rr);
-	if (rr->stray_timer == NULL)
-		panic("out of memory");
-	return rr;
-}
-
-int
-runner_configure(struct runner *rr, const struct config *c, struct err *e)
-{
-	if (isolation_configure(rr->isolation, &c->plugins, e) == -1)
-		return -1;
-	if (rr->configured)
-		return 0;
-	rr->configured = true;
-	if (scratch_set_user(rr->scratch, isolation_user(rr->isolation), e) ==
-	    -1)
-		return -1;
-	isolation_take_over(rr->isolation);
-	scratch_take_over(rr->scratch);
-	return 0;
-}
-
-void
-runner_free(struct runner *rr)
-{
-	int64_t end = loop_now_ms() + END_MS;
-	struct run *r, *next;
-
-	if (rr == NULL)
-		return;
-	LIST_FOREACH (r, &rr->runs, entry)
-		if (r->pid > 0)
-			kill(-r->pid, SIGKILL);
-	hunt_strays(rr);
-	while (waitpid(-1, NULL, WNOHANG) >= 0 && loop_now_ms() < end)
-		usleep(1000);
-	for (r = LIST_FIRST(&rr->runs); r != NULL; r = next) {
-		next = LIST_NEXT(r, entry);
-		loop_forget(rr->loop, r);
-		if (r->pid > 0)
-			remove_dirs(r);
-		run_free(r);
-	}
-	event_free(rr->stray_timer);
-	scratch_free(rr->scratch);
-	isolation_free(rr->isolation);
-	free(rr);
-}
-
-size_t
-runner_active(const struct runner *rr)
-{
-	return rr->active;
-}
-
-uint64_t
-runner_strays(const struct runner *rr)
-{
-	return rr->strays;
-}
-
-const char *
-runner_isolation(const struct runner *rr)
-{
-	return isolation_level(rr->isolation);
 }

@@ -27,9 +27,6 @@
 
 #include "output.h"
 
-struct config;
-struct err;
-struct loop;
 struct run;
 struct runner;
 
@@ -88,21 +85,6 @@ struct run_end {
 };
 
 typedef void (*run_done_fn)(void *arg, const struct run_end *end);
-
-/* One for the process: becomes subreaper and owns SIGCHLD. */
-struct runner *runner_create(struct loop *l, struct err *e);
-void runner_free(struct runner *rr); /* kills and reaps what is left */
-size_t runner_active(const struct runner *rr);
-uint64_t runner_strays(const struct runner *rr); /* killed so far */
-
-/*
- * At start, before anything runs: takes plugins.user on, says what keeps
- * processes apart, and kills what an earlier daemon left.  On a reload: what
- * of plugins may be changed.  -1: the user cannot be taken on.
- */
-int runner_configure(struct runner *rr, const struct config *c, struct err *e);
-/* isolation_level(). */
-const char *runner_isolation(const struct runner *rr);
 
 struct run *run_start(struct runner *rr, const struct run_spec *spec,
     output_line_fn line, run_done_fn done, void *arg);

@@ -12,6 +12,7 @@
 #include "pgconn.h"
 #include "pool.h"
 #include "run.h"
+#include "runner.h"
 #include "settler.h"
 
 void

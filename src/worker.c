@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "calls.h"
 #include "err.h"
 #include "loop.h"
 #include "run.h"
@@ -22,6 +23,12 @@
 #define PONG_MS 10000
 #define ERROR_BYTES 1024
 #define TAIL_BYTES 512 /* of what it printed last, for the error */
+/* What is no short result is read so fast, and no faster: the others of the
+ * loop want their turn, and frames cost more to parse than to write. */
+#define CALM_MS 20
+#define CALM_BYTES 65536
+#define CALM_MAX_MS 500
+#define SHORT_BYTES 512
 #define NEVER INT64_MAX
 
 enum worker_state {
@@ -39,17 +46,6 @@ enum fault {
 	FAULT_STOPPED, /* by worker_stop() */
 };
 
-struct call {
-	uint64_t number; /* 0: free */
-	void *arg;
-	uint64_t sent_at; /* its frame has been written when so much is */
-	struct worker_limits limits;
-	bool cancelled, guilty;
-	enum frame_cancel why;
-	int64_t answer_by_ms; /* cancelled: its result is owed by then */
-	int next_free;
-};
-
 struct worker {
 	struct worker_setup setup;
 	struct run *run;
@@ -62,6 +58,9 @@ struct worker {
 	int max_in_flight;
 
 	struct event *in_ev, *result_ev, *timer;
+	int64_t calm_at_ms; /* frames are read again; NEVER: they are now */
+	int64_t calm_since_ms;
+	size_t taken; /* since then, but for short results */
 	int64_t timer_at_ms;
 	bool deaf; /* it closed 0 or 3 */
 	bool input_closed;
@@ -76,11 +75,8 @@ struct worker {
 	uint64_t written; /* since the start */
 	struct frame_reader reader;
 
-	struct call *calls; /* a power of two of them */
-	size_t n_calls;
-	int free;
-	int in_flight;
-	uint64_t started, results;
+	struct calls calls;
+	uint64_t results;
 	int64_t started_ms, ready_ms;
 };
 
@@ -109,7 +105,7 @@ free_now(void *arg)
 	for (size_t i = 0; i < w->n_handlers; i++)
 		free(w->handlers[i]);
 	free(w->handlers);
-	free(w->calls);
+	calls_clear(&w->calls);
 	framebuf_clear(&w->out);
 	frame_reader_free(&w->reader);
 	free(w);
@@ -144,13 +140,8 @@ fail(struct worker *w, enum fault fault, const char *fmt, ...)
 static void
 end_call(struct worker *w, struct call *c, const struct worker_result *r)
 {
-	void *arg = c->arg;
+	void *arg = calls_end(&w->calls, c);
 
-	c->number = 0;
-	c->arg = NULL;
-	c->next_free = w->free;
-	w->free = (int)(c - w->calls);
-	w->in_flight--;
 	w->setup.fns.result(w->setup.arg, arg, r);
 }
 
@@ -188,11 +179,8 @@ end_calls(struct worker *w, const struct worker_end *end, bool oom)
 	    .oom = oom,
 	};
 
-	for (size_t i = 0; i < w->n_calls; i++) {
-		struct call *c = &w->calls[i];
-
-		if (c->number == 0)
-			continue;
+	for (struct call *c = calls_next(&w->calls, NULL); c != NULL;
+	     c = calls_next(&w->calls, c)) {
 		r.answer = answer_of_the_dead(w, c);
 		end_call(w, c, &r);
 	}
@@ -237,7 +225,7 @@ on_done(void *arg, const struct run_end *run)
 	    .no_resource = run->how == RUN_NO_RESOURCE,
 	    .expected = w->fault == FAULT_STOPPED ||
 		(w->fault == FAULT_NONE && w->state == LEAVING &&
-		    w->in_flight == 0),
+		    w->calls.open == 0),
 	    .was_ready = w->ready_ms > 0,
 	    .results = w->results,
 	    .lived_ms = run->run_ms,
@@ -284,14 +272,6 @@ cancel_call(struct worker *w, struct call *c, enum frame_cancel why)
 	wake_at(w, c->answer_by_ms);
 }
 
-static int64_t
-call_due(const struct call *c)
-{
-	if (c->cancelled)
-		return c->answer_by_ms;
-	return min64(c->limits.deadline_ms, c->limits.give_up_ms);
-}
-
 /* Cancels what is due; answers when the next one is. */
 static int64_t
 look_at_calls(struct worker *w, int64_t now)
@@ -299,11 +279,8 @@ look_at_calls(struct worker *w, int64_t now)
 	int64_t next = NEVER;
 	int guilty = 0;
 
-	for (size_t i = 0; i < w->n_calls; i++) {
-		struct call *c = &w->calls[i];
-
-		if (c->number == 0)
-			continue;
+	for (struct call *c = calls_next(&w->calls, NULL); c != NULL;
+	     c = calls_next(&w->calls, c)) {
 		if (call_due(c) <= now && c->cancelled) {
 			c->guilty = true;
 			guilty++;
@@ -326,7 +303,7 @@ look_at_calls(struct worker *w, int64_t now)
 static int64_t
 look_at_ping(struct worker *w, int64_t now)
 {
-	if (w->state != READY || w->in_flight > 0) {
+	if (w->state != READY || w->calls.open > 0) {
 		w->ping_at_ms = now + PING_MS;
 		w->ping_open = false;
 		return w->ping_at_ms;
@@ -357,12 +334,23 @@ overdue(struct worker *w)
 }
 
 static void
+calm_down(struct worker *w, int64_t now)
+{
+	if (w->calm_at_ms > now)
+		return;
+	w->calm_at_ms = NEVER;
+	if (w->result_ev != NULL)
+		event_add(w->result_ev, NULL);
+}
+
+static void
 on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct worker *w = arg;
 	int64_t now = loop_now_ms(), next;
 
 	w->timer_at_ms = NEVER;
+	calm_down(w, now);
 	if (w->end_by_ms <= now) {
 		w->end_by_ms = NEVER;
 		overdue(w);
@@ -371,7 +359,7 @@ on_timer(evutil_socket_t fd, short what, void *arg)
 	if (w->fault != FAULT_NONE)
 		return;
 	worker_flush(w);
-	wake_at(w, min64(next, w->end_by_ms));
+	wake_at(w, min64(min64(next, w->end_by_ms), w->calm_at_ms));
 }
 
 /* --- what it says ----------------------------------------------------- */
@@ -384,17 +372,6 @@ has_closed(struct worker *w)
 	w->end_by_ms = loop_now_ms() + w->setup.grace_ms;
 	wake_at(w, w->end_by_ms); /* its end mostly follows at once */
 	w->setup.fns.unready(w->setup.arg);
-}
-
-static struct call *
-find_call(struct worker *w, uint64_t number)
-{
-	struct call *c;
-
-	if (w->n_calls == 0 || number == 0)
-		return NULL;
-	c = &w->calls[number & (w->n_calls - 1)];
-	return c->number == number ? c : NULL;
 }
 
 static bool
@@ -415,18 +392,6 @@ knows_handlers(const struct worker *w, const struct frame *f)
 }
 
 static void
-make_calls(struct worker *w)
-{
-	w->n_calls = 1;
-	while (w->n_calls < (size_t)w->max_in_flight)
-		w->n_calls *= 2;
-	w->calls = xcalloc(w->n_calls, sizeof(*w->calls));
-	for (size_t i = 0; i < w->n_calls; i++)
-		w->calls[i].next_free = i + 1 < w->n_calls ? (int)i + 1 : -1;
-	w->free = 0;
-}
-
-static void
 take_ready(struct worker *w, const struct frame *f)
 {
 	if (f->handlers != NULL && !knows_handlers(w, f)) {
@@ -436,7 +401,7 @@ take_ready(struct worker *w, const struct frame *f)
 	}
 	if (f->max_in_flight > 0 && f->max_in_flight < w->max_in_flight)
 		w->max_in_flight = (int)f->max_in_flight;
-	make_calls(w);
+	calls_make(&w->calls, w->max_in_flight);
 	w->state = READY;
 	w->end_by_ms = NEVER;
 	w->ready_ms = loop_now_ms();
@@ -444,29 +409,10 @@ take_ready(struct worker *w, const struct frame *f)
 	w->setup.fns.ready(w->setup.arg);
 }
 
-/* A late ack is one all the same: the work is done, and the lease stands. */
-static enum worker_answer
-answer_to(const struct call *c, const struct reply *reply)
-{
-	if (!c->cancelled)
-		return WORKER_RESULT;
-	switch (c->why) {
-	case FRAME_CANCEL_DEADLINE:
-		return reply->kind == REPLY_ACK ? WORKER_RESULT : WORKER_LATE;
-	case FRAME_CANCEL_STOP:
-		return reply->kind == REPLY_ACK ? WORKER_RESULT
-						: WORKER_INTERRUPTED;
-	case FRAME_CANCEL_CLAIM_LOST:
-	case FRAME_CANCEL_OPERATOR:
-		break;
-	}
-	return WORKER_INTERRUPTED;
-}
-
 static void
 take_result(struct worker *w, const struct frame *f)
 {
-	struct call *c = find_call(w, f->call);
+	struct call *c = calls_find(&w->calls, f->call);
 	struct worker_result r = {.reply = &f->reply, .error = "", .code = -1};
 
 	if (c == NULL) {
@@ -481,7 +427,7 @@ take_result(struct worker *w, const struct frame *f)
 		    (unsigned long long)f->call);
 		return;
 	}
-	r.answer = answer_to(c, &f->reply);
+	r.answer = call_answer(c, &f->reply);
 	w->results++;
 	end_call(w, c, &r);
 }
@@ -489,7 +435,7 @@ take_result(struct worker *w, const struct frame *f)
 static void
 take_progress(struct worker *w, const struct frame *f)
 {
-	struct call *c = find_call(w, f->call);
+	struct call *c = calls_find(&w->calls, f->call);
 
 	if (c == NULL)
 		fail(w, FAULT_PROTOCOL,
@@ -541,7 +487,7 @@ take_frame(struct worker *w, const struct frame *f)
 		take_progress(w, f);
 		break;
 	case FRAME_LOG:
-		c = find_call(w, f->call);
+		c = calls_find(&w->calls, f->call);
 		w->setup.fns.log(w->setup.arg, c != NULL ? c->arg : NULL, f);
 		break;
 	case FRAME_PONG:
@@ -559,6 +505,37 @@ take_frame(struct worker *w, const struct frame *f)
 static void end_if_idle(struct worker *w);
 
 static void
+count_taken(struct worker *w, const struct frame *f, size_t len)
+{
+	if (f->type != FRAME_RESULT || len > SHORT_BYTES)
+		w->taken += len;
+}
+
+/* Who has said too much in a while is not listened to for as long as that
+ * should have taken: true. */
+static bool
+must_calm(struct worker *w)
+{
+	int64_t now = loop_now_ms();
+
+	if (w->taken >= CALM_BYTES) {
+		w->calm_at_ms = now +
+		    min64((int64_t)(w->taken / CALM_BYTES) * CALM_MS,
+			CALM_MAX_MS);
+		w->taken = 0;
+		w->calm_since_ms = w->calm_at_ms;
+		event_del(w->result_ev);
+		wake_at(w, w->calm_at_ms);
+		return true;
+	}
+	if (now - w->calm_since_ms >= CALM_MS) {
+		w->calm_since_ms = now;
+		w->taken = 0;
+	}
+	return false;
+}
+
+static void
 take_lines(struct worker *w)
 {
 	const char *line;
@@ -574,6 +551,7 @@ take_lines(struct worker *w)
 			    e.text);
 			return;
 		}
+		count_taken(w, &f, len);
 		take_frame(w, &f);
 		frame_clear(&f);
 	}
@@ -610,7 +588,7 @@ on_readable(evutil_socket_t fd, short what, void *arg)
 
 	for (int i = 0; i < READS_A_TURN && rc == 1; i++) {
 		rc = read_some(w);
-		if (w->fault != FAULT_NONE)
+		if (w->fault != FAULT_NONE || (rc != -1 && must_calm(w)))
 			return;
 	}
 	if (rc == -1) {
@@ -706,7 +684,7 @@ on_writable(evutil_socket_t fd, short what, void *arg)
 static void
 end_if_idle(struct worker *w)
 {
-	if (w->state != LEAVING || w->in_flight > 0 || w->input_closed ||
+	if (w->state != LEAVING || w->calls.open > 0 || w->input_closed ||
 	    w->out.len > 0 || w->fault != FAULT_NONE)
 		return;
 	w->input_closed = true;
@@ -733,21 +711,13 @@ worker_deliver(struct worker *w, struct frame_deliver *d,
 {
 	struct call *c;
 
-	if (!worker_is_ready(w) || w->in_flight >= w->max_in_flight)
+	if (!worker_is_ready(w) || w->calls.open >= w->max_in_flight)
 		panic("a call for a worker that takes none");
-	c = &w->calls[w->free];
-	w->free = c->next_free;
-	w->in_flight++;
-	w->started++;
-	d->call = w->started * w->n_calls + (uint64_t)(c - w->calls);
+	c = calls_begin(&w->calls, l, call);
+	d->call = c->number;
 	make_room(w);
 	frame_put_deliver(&w->out, d);
-	*c = (struct call){
-	    .number = d->call,
-	    .arg = call,
-	    .sent_at = w->written + (w->out.len - w->out_at),
-	    .limits = *l,
-	};
+	c->sent_at = w->written + (w->out.len - w->out_at);
 	wake_at(w, call_due(c));
 	return d->call;
 }
@@ -756,7 +726,7 @@ void
 worker_set_limits(struct worker *w, uint64_t number,
     const struct worker_limits *l)
 {
-	struct call *c = find_call(w, number);
+	struct call *c = calls_find(&w->calls, number);
 
 	if (c == NULL)
 		panic("call %llu is not open", (unsigned long long)number);
@@ -768,7 +738,7 @@ worker_set_limits(struct worker *w, uint64_t number,
 void
 worker_cancel(struct worker *w, uint64_t number, enum frame_cancel why)
 {
-	struct call *c = find_call(w, number);
+	struct call *c = calls_find(&w->calls, number);
 
 	if (c != NULL)
 		cancel_call(w, c, why);
@@ -778,9 +748,9 @@ worker_cancel(struct worker *w, uint64_t number, enum frame_cancel why)
 void
 worker_cancel_all(struct worker *w, enum frame_cancel why)
 {
-	for (size_t i = 0; i < w->n_calls; i++)
-		if (w->calls[i].number != 0)
-			cancel_call(w, &w->calls[i], why);
+	for (struct call *c = calls_next(&w->calls, NULL); c != NULL;
+	     c = calls_next(&w->calls, c))
+		cancel_call(w, c, why);
 	worker_flush(w);
 }
 
@@ -826,13 +796,13 @@ worker_max_in_flight(const struct worker *w)
 int
 worker_in_flight(const struct worker *w)
 {
-	return w->in_flight;
+	return w->calls.open;
 }
 
 uint64_t
 worker_started(const struct worker *w)
 {
-	return w->started;
+	return w->calls.begun;
 }
 
 int64_t
@@ -865,7 +835,9 @@ begin_talk(struct worker *w, const struct frame_hello *hello)
 	widen_pipe(run_result_fd(w->run));
 	w->result_ev = watch(w, run_result_fd(w->run), EV_READ, on_readable);
 	frame_put_hello(&w->out, hello);
-	worker_flush(w);
+	/* written from the loop: whoever is gone already must not be told of
+	 * before the caller has the worker */
+	w->in_ev = watch(w, run_input_fd(w->run), EV_WRITE, on_writable);
 	w->end_by_ms = loop_now_ms() + w->setup.startup_ms;
 	wake_at(w, w->end_by_ms);
 }
@@ -881,8 +853,7 @@ worker_start(const struct worker_setup *s)
 	w->setup.hello = NULL;
 	w->max_frame = s->hello->max_frame;
 	w->max_in_flight = (int)s->hello->max_in_flight;
-	w->timer_at_ms = w->end_by_ms = NEVER;
-	w->free = -1;
+	w->timer_at_ms = w->end_by_ms = w->calm_at_ms = NEVER;
 	frame_reader_init(&w->reader, (size_t)w->max_frame);
 	w->handlers = xcalloc(s->hello->n_handlers + 1, sizeof(*w->handlers));
 	for (size_t i = 0; i < s->hello->n_handlers; i++)

@@ -148,6 +148,10 @@ DECLARE
     v_due boolean := false;
 BEGIN
     PERFORM outbox._check_label('workspace', p_workspace);
+    IF p_workspace = '*' THEN
+        RAISE EXCEPTION 'workspace is *, which only a grant may say: name the one it happened in'
+            USING ERRCODE = '22023';
+    END IF;
     FOR i IN 1..v_count LOOP
         PERFORM outbox._check_publish(p_bodies[i], p_subjects[i], p_occurred_at[i],
             p_headers[i], p_available_at[i]);

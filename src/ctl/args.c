@@ -54,7 +54,7 @@ take_option(struct args *a, const struct command *cmd, int left,
 		value = argv[1];
 		used = 2;
 	}
-	if (!spec->many && args_has(a, spec->name)) {
+	if (spec->use != OPTION_MANY && args_has(a, spec->name)) {
 		*fault = ARGS_GIVEN_TWICE;
 		return 0;
 	}

@@ -13,7 +13,7 @@
 
 static const struct option_spec add_options[] = {
     {"--schema", "FILE", "JSON schema of the body; - reads standard input",
-	false},
+	OPTION_ONCE},
     {.name = NULL},
 };
 

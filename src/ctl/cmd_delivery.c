@@ -58,7 +58,21 @@ static const struct option_spec change_options[] = {
 };
 
 static const struct option_spec reason_options[] = {
-    {"--reason", "TEXT", "why, kept in the audit", false},
+    {"--reason", "TEXT", "why, kept in the audit", OPTION_ONCE},
+    GENERATION,
+    ALL,
+    DRY_RUN,
+    FILTER_STATUS,
+    FILTER_SUBSCRIBER,
+    FILTER_CONTRACT,
+    FILTER_WORKSPACE,
+    FILTER_SINCE,
+    FILTER_LIMIT,
+    {.name = NULL},
+};
+
+static const struct option_spec discard_options[] = {
+    {"--reason", "TEXT", "why, kept in the audit", OPTION_NEEDED},
     GENERATION,
     ALL,
     DRY_RUN,
@@ -72,7 +86,8 @@ static const struct option_spec reason_options[] = {
 };
 
 static const struct option_spec release_options[] = {
-    {"--worker", "UUID", "whose claims (delivery list names it)", false},
+    {"--worker", "UUID", "whose claims (delivery list names it)",
+	OPTION_NEEDED},
     {.name = NULL},
 };
 
@@ -424,8 +439,8 @@ const struct command delivery_commands[] = {
     {"delivery", "retry", ONE_OR_ALL, 0, 2, "make a pending one due now", NULL,
 	change_options, bulk_retry},
     {"delivery", "discard", ONE_OR_ALL, 0, 2,
-	"end a pending or paused one without delivery", "Needs --reason.",
-	reason_options, bulk_discard},
+	"end a pending or paused one without delivery", NULL, discard_options,
+	bulk_discard},
     {"delivery", "replay", "EVENT SUBSCRIBER", 2, 2, NULL, NULL, NULL, NULL},
     {"delivery", "release", "", 0, 0,
 	"give back the claims of a worker that is gone",

@@ -14,14 +14,14 @@
 static const struct option_spec list_options[] = {
     FILTER_CONTRACT,
     FILTER_WORKSPACE,
-    {"--subject", "S", "only facts about this subject", false},
+    {"--subject", "S", "only facts about this subject", OPTION_ONCE},
     FILTER_SINCE,
     FILTER_LIMIT,
     {.name = NULL},
 };
 
 static const struct option_spec show_options[] = {
-    {"--body", NULL, "show the body too (needs outbox_operator)", false},
+    {"--body", NULL, "show the body too (needs outbox_operator)", OPTION_ONCE},
     {.name = NULL},
 };
 

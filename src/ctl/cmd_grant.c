@@ -10,23 +10,23 @@
 
 static const struct option_spec grant_options[] = {
     {"--workspace", "W", "the workspace; '*' for all (default: default)",
-	false},
+	OPTION_ONCE},
     {"--version", "V",
 	"the installed version (add: the newest or the active one; "
 	"revoke: every one)",
-	false},
+	OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec list_options[] = {
-    {"--subscriber", "S", "only those of this subscriber", false},
-    {"--all", NULL, "also those that were revoked", false},
+    {"--subscriber", "S", "only those of this subscriber", OPTION_ONCE},
+    {"--all", NULL, "also those that were revoked", OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec graph_options[] = {
     {"--workspace", "W", "the workspace; '*' for all (default: default)",
-	false},
+	OPTION_ONCE},
     {.name = NULL},
 };
 

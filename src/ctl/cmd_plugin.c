@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "../manifest.h"
+#include "../manifestjson.h"
 #include "../store.h"
 #include "../xalloc.h"
 #include "args.h"
@@ -24,29 +25,33 @@
 #include "plugin_test.h"
 
 static const struct option_spec store_options[] = {
-    {"--store", "DIR", "the artifact store (default: plugins.store)", false},
+    {"--store", "DIR", "the artifact store (default: plugins.store)",
+	OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec activate_options[] = {
-    {"--grant-all", NULL, "grant what the manifest asks for", false},
+    {"--grant-all", NULL, "grant what the manifest asks for", OPTION_ONCE},
     {"--workspace", "W",
-	"where --grant-all grants; '*' for all (default: default)", false},
-    {"--same-grants", NULL, "grant what the version active now has", false},
-    {"--without-grants", NULL, "activate although grants are missing", false},
+	"where --grant-all grants; '*' for all (default: default)",
+	OPTION_ONCE},
+    {"--same-grants", NULL, "grant what the version active now has",
+	OPTION_ONCE},
+    {"--without-grants", NULL, "activate although grants are missing",
+	OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec new_options[] = {
-    {"--lang", "L", "sh, c, python or node", false},
-    {"--id", "ID", "the plugin's id (default: example.DIR)", false},
+    {"--lang", "L", "sh, c, python or node", OPTION_ONCE},
+    {"--id", "ID", "the plugin's id (default: example.DIR)", OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec test_options[] = {
-    {"--event", "FILE", "a body, or a whole event (default: {})", false},
-    {"--handler", "NAME", "only this handler (default: each)", false},
-    {"--hostile", NULL, "do what happens on bad days, and report", false},
+    {"--event", "FILE", "a body, or a whole event (default: {})", OPTION_ONCE},
+    {"--handler", "NAME", "only this handler (default: each)", OPTION_ONCE},
+    {"--hostile", NULL, "do what happens on bad days, and report", OPTION_ONCE},
     {.name = NULL},
 };
 
@@ -104,7 +109,7 @@ say_checked(struct ctl *c, const struct manifest *m, const char *digest)
 	size_t h, s;
 
 	if (c->json) {
-		json = manifest_to_json(m);
+		json = manifestjson_print(m);
 		object = cJSON_CreateObject();
 		cJSON_AddStringToObject(object, "plugin_id", m->plugin);
 		cJSON_AddStringToObject(object, "plugin_version", m->version);
@@ -201,7 +206,7 @@ install_stored(struct ctl *c, const char *store, const char *digest)
 
 	if (m == NULL)
 		return c->exit;
-	json = manifest_to_json(m);
+	json = manifestjson_print(m);
 	res = db_run(c->db,
 	    "SELECT outbox.plugin_install($1::json, $2) AS answer",
 	    DB_PARAMS(json, digest));

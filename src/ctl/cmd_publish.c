@@ -14,13 +14,15 @@
 #define BODY_MAX (255UL * 1024 * 1024)
 
 static const struct option_spec options[] = {
-    {"--workspace", "W", "the workspace (default: default)", false},
-    {"--subject", "S", "what the fact is about", false},
-    {"--event-id", "U", "its uuid, so that a repeat is no second fact", false},
-    {"--occurred-at", "T", "when it happened (default: now)", false},
-    {"--available-at", "T", "deliver no earlier than this", false},
-    {"--header", "K=V", "an attribute of the event", true},
-    {"--body", "FILE", "the body, JSON; - or nothing: standard input", false},
+    {"--workspace", "W", "the workspace (default: default)", OPTION_ONCE},
+    {"--subject", "S", "what the fact is about", OPTION_ONCE},
+    {"--event-id", "U", "its uuid, so that a repeat is no second fact",
+	OPTION_ONCE},
+    {"--occurred-at", "T", "when it happened (default: now)", OPTION_ONCE},
+    {"--available-at", "T", "deliver no earlier than this", OPTION_ONCE},
+    {"--header", "K=V", "an attribute of the event", OPTION_MANY},
+    {"--body", "FILE", "the body, JSON; - or nothing: standard input",
+	OPTION_ONCE},
     {.name = NULL},
 };
 

@@ -19,7 +19,7 @@
 #define PID_MAX 4194304 /* the kernel's own bound */
 
 static const struct option_spec options[] = {
-    {"--pid", "N", "the daemon's process (default: $MAINPID)", false},
+    {"--pid", "N", "the daemon's process (default: $MAINPID)", OPTION_ONCE},
     {.name = NULL},
 };
 

@@ -12,12 +12,13 @@
 #include "schema_check.h"
 
 static const struct option_spec upgrade_options[] = {
-    {"--dry-run", NULL, "say what would be done, and do nothing", false},
+    {"--dry-run", NULL, "say what would be done, and do nothing", OPTION_ONCE},
     {.name = NULL},
 };
 
 static const struct option_spec print_options[] = {
-    {"--roles", NULL, "also what makes the roles and needs CREATEROLE", false},
+    {"--roles", NULL, "also what makes the roles and needs CREATEROLE",
+	OPTION_ONCE},
     {.name = NULL},
 };
 

@@ -10,7 +10,7 @@
 #include "out.h"
 
 static const struct option_spec pause_options[] = {
-    {"--reason", "TEXT", "why, for those who find it paused (needed)", false},
+    {"--reason", "TEXT", "why, for those who find it paused", OPTION_NEEDED},
     {.name = NULL},
 };
 

@@ -18,11 +18,17 @@
 struct args;
 struct ctl;
 
+enum option_use {
+	OPTION_ONCE,
+	OPTION_MANY, /* may be given more than once */
+	OPTION_NEEDED, /* usage shows it without brackets */
+};
+
 struct option_spec {
 	const char *name; /* "--status" */
 	const char *value; /* what usage calls its value; NULL: a flag */
 	const char *help;
-	bool many; /* may be given more than once */
+	enum option_use use;
 };
 
 struct command {

@@ -34,6 +34,11 @@ put_word(struct line *l, const char *before, const char *word,
 void
 help_usage(FILE *f, const struct command *cmd)
 {
+	static const char *const closing[] = {
+	    [OPTION_ONCE] = "]",
+	    [OPTION_MANY] = "]...",
+	    [OPTION_NEEDED] = "",
+	};
 	const struct option_spec *o;
 	struct line l = {.f = f, .indent = 11};
 
@@ -43,7 +48,8 @@ help_usage(FILE *f, const struct command *cmd)
 	if (cmd->operands[0] != '\0')
 		l.at += fprintf(f, " %s", cmd->operands);
 	for (o = cmd->options; o != NULL && o->name != NULL; o++)
-		put_word(&l, "[", o->name, o->value, o->many ? "]..." : "]");
+		put_word(&l, o->use == OPTION_NEEDED ? "" : "[", o->name,
+		    o->value, closing[o->use]);
 	fputc('\n', f);
 }
 

@@ -13,6 +13,7 @@
 #include "../event.h"
 #include "../log.h"
 #include "../loop.h"
+#include "../runner.h"
 #include "../store.h"
 #include "../uuid.h"
 #include "../xalloc.h"

@@ -175,7 +175,8 @@ run_command(struct ctl *c, const struct words *w)
 
 	c->command = command_find(w->word[0], w->word[1]);
 	if (c->command == NULL) {
-		if (w->help && command_group_exists(w->word[0])) {
+		if (w->help && w->word[1] == NULL &&
+		    command_group_exists(w->word[0])) {
 			help_overview(stdout, w->word[0]);
 			return EX_OK;
 		}

@@ -10,6 +10,7 @@
 
 #include "../err.h"
 #include "../event.h"
+#include "../greeting.h"
 #include "../loop.h"
 #include "../xalloc.h"
 
@@ -301,58 +302,28 @@ max_runtime_ms(const struct talk *t, const char *handler)
 	return longest > deadline ? longest : deadline;
 }
 
-static void
-fill_handler(const struct talk *t, const struct manifest_handler *h,
-    struct frame_handler *out)
+static struct tuning
+tuning_of(const void *arg, const struct manifest_handler *h)
 {
-	const char **contracts =
-	    xcalloc(h->n_subscribes + 1, sizeof(*contracts));
-
-	for (size_t i = 0; i < h->n_subscribes; i++)
-		contracts[i] = xasprintf("%s@%s", h->subscribes[i].id,
-		    h->subscribes[i].version);
-	*out = (struct frame_handler){
-	    .name = h->name,
-	    .version = h->version,
-	    .contracts = contracts,
-	    .n_contracts = h->n_subscribes,
-	    .deadline_ms = kit_tuning(t->kit, h->name).deadline_ms,
-	    .max_runtime_ms = max_runtime_ms(t, h->name),
-	};
-}
-
-static void
-clear_handler(struct frame_handler *h)
-{
-	for (size_t i = 0; i < h->n_contracts; i++)
-		free((char *)h->contracts[i]);
-	free((void *)h->contracts);
+	return kit_tuning(arg, h->name);
 }
 
 static void
 send_hello(struct talk *t)
 {
 	const struct manifest *m = kit_manifest(t->kit);
-	struct frame_handler *handlers =
-	    xcalloc(m->n_handlers, sizeof(*handlers));
-	struct frame_hello hello = {
-	    .daemon = "outboxd/" OUTBOXD_VERSION,
-	    .plugin = m->plugin,
-	    .version = m->version,
-	    .digest = kit_digest(t->kit),
-	    .max_frame = kit_config(t->kit)->plugins.max_frame_bytes,
-	    .max_in_flight = t->max_in_flight,
-	    .handlers = handlers,
-	    .n_handlers = m->n_handlers,
+	struct greeting g = {
+	    .hello.plugin = m->plugin,
+	    .hello.version = m->version,
+	    .hello.digest = kit_digest(t->kit),
+	    .hello.max_frame = kit_config(t->kit)->plugins.max_frame_bytes,
 	};
 	size_t from = t->out.len;
 
-	for (size_t i = 0; i < m->n_handlers; i++)
-		fill_handler(t, &m->handlers[i], &handlers[i]);
-	frame_put_hello(&t->out, &hello);
-	for (size_t i = 0; i < m->n_handlers; i++)
-		clear_handler(&handlers[i]);
-	free(handlers);
+	greeting_fill(&g, m, tuning_of, t->kit);
+	g.hello.max_in_flight = t->max_in_flight;
+	frame_put_hello(&t->out, &g.hello);
+	greeting_clear(&g);
 	make_newer(t, from);
 	show_sent(t, from);
 	flush(t);

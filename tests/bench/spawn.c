@@ -16,6 +16,7 @@
 #include "../../src/log.h"
 #include "../../src/loop.h"
 #include "../../src/run.h"
+#include "../../src/runner.h"
 
 static struct loop *loop;
 static struct log_rate rate;

@@ -51,6 +51,11 @@ for unbuilt in top "memory stats" "retention plan" "backup create" doctor \
 	like "$unbuilt: not in this version" "$ERR" "*not in this version*"
 done
 
+exits "--help of a word that is no command is 64" 64 ctl schema bogus --help
+"$OUTBOXCTL" delivery discard --help >"$T/out"
+like "what a command needs has no brackets" "$(tr -s '\n ' ' ' <"$T/out")" \
+    "*--all --reason TEXT \[--generation N\]*"
+
 bad=
 for command in $("$OUTBOXCTL" --help |
     sed -n 's/^  \([a-z]*\) \([a-z]*\)  .*/\1:\2/p; s/^  \([a-z]*\)   .*/\1/p'); do

@@ -130,6 +130,8 @@ exits "a broken event id is 65" 65 ctl publish shop.ordered@v1 \
     --event-id 1 --body "$T/schema.json"
 exits "a blank workspace is 65" 65 ctl publish shop.ordered@v1 \
     --workspace " " --body "$T/schema.json"
+exits "the workspace * is 65, for only a grant may say it" 65 \
+    ctl publish shop.ordered@v1 --workspace '*' --body "$T/schema.json"
 ctl contract retire shop.ordered@v1 >/dev/null
 exits "a retired contract is 1" 1 ctl --json publish shop.ordered@v1 \
     --body "$T/schema.json"

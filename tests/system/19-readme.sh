@@ -4,8 +4,9 @@
 begin_daemon readme
 start_daemon "$T/outboxd.yaml"
 
-sed -n '/^## Your first plugin/,/^## /{/^```sh/,/^```$/{/^```/!p}}' \
-    "$ROOT/README.md" >"$T/first.sh"
+# the first block of its section
+sed -n '/^## Your first plugin/,$p' "$ROOT/README.md" |
+    sed -n '/^```sh/,/^```$/{/^```$/q;/^```/!p}' >"$T/first.sh"
 mkdir "$T/path"
 printf '#!/bin/sh\nexec "%s" -c "%s" "$@"\n' "$OUTBOXCTL" "$T/outboxd.yaml" \
     >"$T/path/outboxctl"

@@ -3,7 +3,7 @@
 . "$(dirname "$0")/daemon-lib.sh"
 begin_daemon noise
 cat >>"$T/outboxd.yaml" <<YAML
-dispatch: {kill_grace: 500ms, settle_margin: 1s, concurrency: 8}
+dispatch: {kill_grace: 500ms, settle_margin: 1s, concurrency: 8, breaker: {failures: 1000}}
 YAML
 
 handler deaf <<'SH'

@@ -42,8 +42,10 @@ ctl plugin deactivate test.flood >/dev/null
 publish hang 4 '"bad"' >/dev/null
 publish hang 100 '"good"' >/dev/null
 passes "four hanging ones and a hundred good ones are delivered" delivered hang 104
-is "all hundred before any hanging one's second attempt" \
-    "$(grep -n 'hang 2' "$T/run/order" | head -1)" "105:hang 2"
+# of the last, three may still be on their way to write when it begins
+first=$(sed -n '/hang 2/{=;q;}' "$T/run/order")
+is "all hundred begin before any hanging one's second attempt" \
+    "$([ "$first" -ge 102 ] && echo yes || echo "no, at $first")" yes
 
 # ---- the budget of bytes ----
 kill -USR2 $DAEMON

@@ -8,6 +8,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v setpriv >/dev/null; then
 	exit 0
 fi
 begin_daemon isolation
+. "$ROOT/tests/system/hostile-lib.sh"
 NOBODY=$(id -u nobody)
 
 # Handlers reach their bundle and private directory, and leave notes.
@@ -20,24 +21,6 @@ echo for-alice >"$T/secret/alice"
 echo for-bob >"$T/secret/bob"
 chmod -R go= "$T/secret"
 
-# The database asks for the peer, as it should where plugins run.
-# peer_only: undone at the end, for other scripts share the server.
-HBA=$SYSTEM_CLUSTER/pg/data/pg_hba.conf
-cp -p "$HBA" "$T/hba"
-cp -p "$SYSTEM_CLUSTER/pg/data/pg_ident.conf" "$T/ident"
-peer_only() {
-	{
-		echo "local $PGDATABASE all peer map=outboxd"
-		cat "$T/hba"
-	} >"$HBA"
-	printf 'outboxd %s postgres\n' root daemon \
-	    >>"$SYSTEM_CLUSTER/pg/data/pg_ident.conf"
-	psql -XAtqd postgres -c 'SELECT pg_reload_conf()' >/dev/null
-}
-trap 'cat "$T/hba" >"$HBA"
-	cat "$T/ident" >"$SYSTEM_CLUSTER/pg/data/pg_ident.conf"
-	psql -XAtqd postgres -c "SELECT pg_reload_conf()" >/dev/null
-	finish $?' EXIT
 peer_only
 
 # ---- the hostile one ----

@@ -80,7 +80,8 @@ is_settled() {
 # outcomes EVENT: of all its attempts, in order.
 outcomes() {
 	sql "SELECT string_agg(outcome, ' ' ORDER BY attempt, ended_at)
-	    FROM outbox.attempts WHERE event_id = '$1'"
+	    FROM outbox.attempts WHERE event_id = '$1'
+	    AND outcome <> 'not_started'" # as what a dead process left, by chance
 }
 
 # logged PATTERN: how often, in the daemon's log.

@@ -302,6 +302,38 @@ START_TEST(what_is_printed_reads_back_as_the_same)
 }
 END_TEST
 
+START_TEST(characters_that_yaml_minds_are_printed_as_escapes)
+{
+	struct config *c =
+	    parse("alert: {command: []}\nplugins:\n"
+		  "  environment: {A: \"\\x01\\x7f\\u0085\\u2028\""
+		  ", B: \"\\u00e9\\U0001f600\\ufeff\"}\n");
+	char *text;
+	struct config *d;
+
+	ck_assert_msg(c != NULL, "%s", e.text);
+	text = printed(c);
+	ck_assert_ptr_nonnull(strstr(text, "\"\\u0001\\u007f\\u0085\\u2028\""));
+	ck_assert_ptr_nonnull(
+	    strstr(text, "\"\xc3\xa9\xf0\x9f\x98\x80\\ufeff\""));
+	d = parse(text);
+	ck_assert_msg(d != NULL, "%s", e.text);
+	ck_assert_str_eq(d->plugins.environment.values[0],
+	    c->plugins.environment.values[0]);
+	free(text);
+	config_free(c);
+	config_free(d);
+}
+END_TEST
+
+START_TEST(a_conninfo_with_bytes_that_are_no_text_is_refused)
+{
+	refused("database:\n  conninfo: 'postgresql://h/%C3'\n",
+	    "t.yaml:2:13: database.conninfo is not UTF-8");
+	taken("database:\n  conninfo: 'postgresql://h/%C3%A9'\n");
+}
+END_TEST
+
 struct changes {
 	char text[512];
 };
@@ -416,6 +448,8 @@ UNIT_TESTS(config, an_empty_file_gives_every_default,
     a_password_is_noticed_and_never_printed,
     a_broken_conninfo_is_refused_without_showing_it,
     what_is_printed_reads_back_as_the_same,
+    characters_that_yaml_minds_are_printed_as_escapes,
+    a_conninfo_with_bytes_that_are_no_text_is_refused,
     a_diff_names_each_changed_key_and_whether_it_is_reloadable,
     keys_that_need_a_restart_keep_their_values,
     every_number_of_the_table_has_bounds_and_every_key_has_help,

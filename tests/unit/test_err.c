@@ -23,6 +23,17 @@ START_TEST(words_are_cut_to_the_buffer_and_terminated)
 }
 END_TEST
 
+START_TEST(words_are_utf8_whatever_went_in)
+{
+	struct err e;
+
+	err_set(&e, "'%.4s' and %s", "abc\xe0\xa4\x9d", "\xff\xfe\xc3\xa9");
+	ck_assert_str_eq(e.text, "'abc?' and ?\xc3\xa9");
+	err_prefix(&e, "%.1s: ", "\xc3\xa9");
+	ck_assert_str_eq(e.text, "?: 'abc?' and ?\xc3\xa9");
+}
+END_TEST
+
 START_TEST(a_system_error_is_named_and_errno_kept)
 {
 	struct err e;
@@ -81,6 +92,6 @@ START_TEST(a_growing_array_keeps_its_members)
 END_TEST
 
 UNIT_TESTS(err, words_are_cut_to_the_buffer_and_terminated,
-    a_system_error_is_named_and_errno_kept, a_prefix_stands_in_front,
-    nobody_needs_to_want_the_words, empty_allocations_are_not_null,
-    a_growing_array_keeps_its_members)
+    words_are_utf8_whatever_went_in, a_system_error_is_named_and_errno_kept,
+    a_prefix_stands_in_front, nobody_needs_to_want_the_words,
+    empty_allocations_are_not_null, a_growing_array_keeps_its_members)

@@ -3,6 +3,7 @@
  * program; what this machine cannot show is skipped, aloud.
  */
 #include "run.h"
+#include "runner.h"
 
 #include "cgroup.h"
 #include "config.h"

@@ -88,7 +88,25 @@ START_TEST(numbers_that_a_double_would_change_are_refused)
 	ck_assert(!takes("0.99999999999999999999"));
 	ck_assert(!takes("1e400"));
 	ck_assert(!takes("1e-400"));
+	ck_assert(!takes("4.9e-324"));
+	ck_assert(!takes("-1.5e-310"));
+	ck_assert(takes("2.3e-308"));
 	ck_assert(takes("0.000"));
+}
+END_TEST
+
+START_TEST(what_is_printed_is_the_same_value)
+{
+	const char *text = "{\"a\":[9007199254740991,-1000000000000001,0.1,-0,"
+			   "7],\"b\":1234567890123456,\"c\":\"\\n\"}";
+	cJSON *v = json_parse(text, strlen(text), 1000, &e);
+	char *printed;
+
+	ck_assert_msg(v != NULL, "%s", e.text);
+	printed = json_print(v);
+	ck_assert_str_eq(printed, text);
+	free(printed);
+	cJSON_Delete(v);
 }
 END_TEST
 
@@ -186,6 +204,7 @@ UNIT_TESTS(json, what_rfc_8259_allows_is_taken,
     nul_is_refused_raw_and_escaped,
     unpaired_surrogates_and_broken_utf8_are_refused,
     numbers_that_a_double_would_change_are_refused,
+    what_is_printed_is_the_same_value,
     a_number_longer_than_cjson_reads_is_refused,
     depth_64_is_taken_and_65_refused,
     a_million_brackets_do_not_overflow_the_stack,

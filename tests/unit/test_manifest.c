@@ -1,4 +1,5 @@
 #include "manifest.h"
+#include "manifestjson.h"
 
 #include "unit.h"
 
@@ -67,7 +68,7 @@ START_TEST(json_has_what_was_written_and_nothing_else)
 	char *json;
 
 	ck_assert_msg(m != NULL, "%s", e.text);
-	json = manifest_to_json(m);
+	json = manifestjson_print(m);
 	ck_assert_str_eq(json,
 	    "{\"plugin\":\"acme.search\",\"version\":\"1.4.2\","
 	    "\"protocol\":\"exec\",\"command\":[\"bin/search\",\"--fast\"],"
@@ -141,7 +142,7 @@ START_TEST(a_worker_has_keys_of_its_own)
 	ck_assert_int_eq(m->worker.max_requests, 1000);
 	ck_assert_int_eq(m->worker.max_age_ms, 3600000);
 	ck_assert_int_eq(m->handlers[0].max_runtime_ms, 60000);
-	json = manifest_to_json(m);
+	json = manifestjson_print(m);
 	ck_assert_ptr_nonnull(strstr(json,
 	    "\"worker\":{\"instances\":3,\"startup_timeout_ms\":2000,"
 	    "\"max_requests\":1000,\"max_age_ms\":3600000}"));
@@ -276,7 +277,7 @@ START_TEST(loading_reads_the_schema_files)
 	char *json;
 
 	ck_assert_msg(m != NULL, "%s", e.text);
-	json = manifest_to_json(m);
+	json = manifestjson_print(m);
 	ck_assert_ptr_nonnull(
 	    strstr(json, "\"schema\":{\"type\": \"object\"}"));
 	free(json);

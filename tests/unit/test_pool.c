@@ -9,6 +9,7 @@
 #include "loop.h"
 #include "policy.h"
 #include "run.h"
+#include "runner.h"
 #include "store.h"
 #include "xalloc.h"
 

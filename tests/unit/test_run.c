@@ -1,5 +1,6 @@
 /* Real children: what a handler may do, and what becomes of it. */
 #include "run.h"
+#include "runner.h"
 
 #include "err.h"
 #include "log.h"
@@ -213,6 +214,7 @@ START_TEST(ten_mb_of_noise_before_reading_block_nobody)
 	exits_with(0);
 	ck_assert_str_eq(result, "1048576\n");
 	ck_assert_uint_eq(end.tail_bytes, OUTPUT_TAIL);
+	ck_assert_int_ge(end.run_ms, 1000); /* and are read slowly */
 }
 END_TEST
 

@@ -4,11 +4,13 @@
 #include "log.h"
 #include "loop.h"
 #include "run.h"
+#include "runner.h"
 #include "xalloc.h"
 
 #include "unit.h"
 
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
@@ -493,6 +495,52 @@ START_TEST(log_frames_are_handed_on)
 }
 END_TEST
 
+/* On one processor, on which its children go before it. */
+static void
+step_back(bool back)
+{
+	struct sched_param none = {0};
+	cpu_set_t set;
+
+	CPU_ZERO(&set);
+	for (int i = 0; i < (back ? 1 : CPU_SETSIZE); i++)
+		CPU_SET(i, &set);
+	sched_setaffinity(0, sizeof(set), &set);
+	sched_setscheduler(0,
+	    back ? SCHED_IDLE | SCHED_RESET_ON_FORK : SCHED_OTHER, &none);
+}
+
+START_TEST(one_that_is_gone_at_once_is_not_told_of_in_the_start)
+{
+	start_of("exit 3", 65536);
+	ck_assert_int_eq(unready, 0);
+	loop_run(loop);
+	ck_assert_int_eq(end.code, 3);
+	forget();
+	step_back(true);
+	for (int i = 0; i < 20; i++) {
+		start_of("exit 3", 65536);
+		ck_assert_int_eq(unready, 0);
+		loop_run(loop);
+		forget();
+	}
+	step_back(false);
+}
+END_TEST
+
+START_TEST(one_that_talks_on_and_on_is_read_slowly)
+{
+	int64_t start = loop_now_ms();
+
+	when_ready = give_one;
+	run("greet; next; yes '{\"type\":\"log\",\"level\":\"info\","
+	    "\"message\":\"x\"}' | head -n 20000 >&3; ack $call; "
+	    "cat >/dev/null");
+	ck_assert_int_eq(logs, 20000);
+	ck_assert_int_ge(loop_now_ms() - start, 100); /* 940 kB */
+}
+END_TEST
+
 UNIT_TESTS_FIXTURE(worker, setup, teardown,
     a_call_ends_with_its_result_and_the_worker_when_drained,
     results_may_come_in_any_order, the_smaller_max_in_flight_counts,
@@ -505,4 +553,6 @@ UNIT_TESTS_FIXTURE(worker, setup, teardown,
     no_answer_to_a_cancel_costs_the_process_but_not_the_others,
     progress_moves_the_deadline, a_stop_cancels_and_lets_it_end_by_itself,
     a_stop_at_once_interrupts, one_that_ignores_the_drain_is_ended,
-    what_cannot_be_executed_is_told, log_frames_are_handed_on)
+    what_cannot_be_executed_is_told, log_frames_are_handed_on,
+    one_that_is_gone_at_once_is_not_told_of_in_the_start,
+    one_that_talks_on_and_on_is_read_slowly)

@@ -3,9 +3,9 @@
 #include "unit.h"
 
 static const struct option_spec options[] = {
-    {"--flag", NULL, "", false},
-    {"--name", "N", "", false},
-    {"--many", "M", "", true},
+    {"--flag", NULL, "", OPTION_ONCE},
+    {"--name", "N", "", OPTION_ONCE},
+    {"--many", "M", "", OPTION_MANY},
     {.name = NULL},
 };
 
