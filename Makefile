@@ -189,6 +189,9 @@ $(FUZZ_BIN): $(BUILD)/fuzz/%: $(BUILD)/fuzz/%.o $(FUZZ_OBJ) $(SHARED_OBJ)
 	$(SAY) ld $@
 	$(Q)$(LINK) $(FUZZ_LD) -o $@ $^ $(LIBS)
 
+# The daemon's own.
+$(BUILD)/fuzz/bus: $(patsubst %,$(BUILD)/obj/%.o,bus bustopic buswait)
+
 $(BUILD)/fuzz/%.o: tests/fuzz/%.c config.mk
 	@mkdir -p $(@D)
 	$(SAY) cc $@
@@ -262,9 +265,12 @@ fuzz:
 	BUILD=build-fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run-all fuzz
 
 # What things cost here; see tests/bench.
-.PHONY: bench-spawn bench-calls
+.PHONY: bench-spawn bench-calls bench-bus
 bench-spawn: $(BUILD)/bench/spawn
 	$(BUILD)/bench/spawn
+
+bench-bus: $(BUILD)/bench/bus
+	$(BUILD)/bench/bus
 
 bench-calls: $(BUILD)/bench/calls $(BUILD)/bench/noop
 	tests/bench/calls.sh $(BUILD)

@@ -70,7 +70,7 @@ struct claimer {
 	int64_t last_items_ms;
 
 	/* the claim in flight */
-	struct bundle bundle;
+	struct bus_bundle bundle;
 	int64_t sent_ms, sent_us;
 	bool beat_rides;
 	size_t sent_lanes;
@@ -125,8 +125,8 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 	struct pgquery want = {.done = on_claimed, .arg = c};
 	char *detail = NULL;
 
-	if (bus_reserve(c->setup.bus, (size_t)p->items, (size_t)p->bytes,
-		&c->bundle) != BUS_OK)
+	if (bus_reserve(c->setup.bus, NULL, (size_t)p->items, (size_t)p->bytes,
+		NULL, &c->bundle) != BUS_OK)
 		panic("the bus refuses what it said was free");
 	format_numbers(c, &n, p->bytes);
 	c->beat_rides = now - c->beat_sent_ms >= BEAT_RIDE_MS;
@@ -324,7 +324,7 @@ static void
 take_item(struct claimer *c, struct lane *l, struct delivery *d,
     int64_t frame_bytes)
 {
-	struct permit permit;
+	struct bus_permit permit;
 	size_t bytes = (size_t)frame_bytes;
 	enum bus_rc rc;
 
@@ -339,8 +339,10 @@ take_item(struct claimer *c, struct lane *l, struct delivery *d,
 		c->setup.lanes->suspects++;
 	delivery_move(c->setup.book, d, DELIVERY_BUFFERED);
 	rc = bus_split(&c->bundle, l->topic, bytes, &permit);
+	d->item.json = d->input;
+	d->item.json_bytes = d->input_bytes;
 	if (rc == BUS_OK)
-		rc = bus_send(&permit, d, bytes);
+		rc = bus_send(&permit, &d->item);
 	if (rc != BUS_OK)
 		c->setup.returned(c->setup.arg, d);
 	c->stats.items++;
@@ -378,6 +380,7 @@ claim_answered(struct claimer *c, const PGresult *res)
 	int64_t now = loop_now_ms();
 	bool any = false;
 
+	bus_tick(c->setup.bus, now);
 	c->error_ms = 0;
 	c->stats.last_claim_ms = c->stats.last_turn_ms = now;
 	c->stats.claim_us = loop_now_us() - c->sent_us;
@@ -446,7 +449,7 @@ on_claimed(void *arg, const PGresult *res)
 		if (pgresult_is_data_error(pgresult_sqlstate(res)))
 			claim_raised(c);
 	}
-	bus_cancel(c->setup.bus, &c->bundle);
+	bus_cancel(&c->bundle);
 	if (c->stopped) /* this was waited for */
 		c->setup.arrived(c->setup.arg);
 	claimer_kick(c);
@@ -763,7 +766,7 @@ claimer_free(struct claimer *c)
 	if (c == NULL)
 		return;
 	loop_forget(c->setup.loop, c);
-	bus_cancel(c->setup.bus, &c->bundle);
+	bus_cancel(&c->bundle);
 	event_free(c->timer);
 	sleeper_free(c->sleeper);
 	free(c);

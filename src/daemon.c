@@ -157,8 +157,8 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	struct lane *l = x->lane;
 
 	stats_attempt(&d->stats, x, answer);
-	if (x->charged)
-		bus_release(x);
+	bus_tick(d->bus, loop_now_ms());
+	bus_complete(&x->item);
 	l->open--;
 	lane_give_credit(l);
 	delivery_free(&d->book, x);
@@ -472,6 +472,7 @@ on_stop(int signo, void *arg)
 	    LOG_INT("running", (int64_t)d->book.count[DELIVERY_RUNNING]),
 	    LOG_INT("timeout_ms", d->config->stop_timeout_ms));
 	claimer_stop(d->claimer);
+	lanes_close(&d->lanes);
 	host_close(d->host);
 	loop_timer_in(d->stop_timer, d->config->stop_timeout_ms);
 	check_stopped(d);
@@ -666,6 +667,7 @@ on_tick(evutil_socket_t fd, short what, void *arg)
 	struct daemon *d = arg;
 
 	d->ticks++;
+	bus_tick(d->bus, loop_now_ms());
 	log_flush(false);
 	tell_status(d);
 	console_tick(d->console);
@@ -783,6 +785,25 @@ watch_signals(struct daemon *d)
 	loop_signal(d->loop, SIGUSR2, on_level, d);
 }
 
+static struct bus *
+make_bus(const struct config_memory *m)
+{
+	struct bus *b = bus_create(NULL, NULL);
+	const struct bus_limits l = {
+	    .max_items = (size_t)m->max_items,
+	    .max_json_bytes = (size_t)m->max_json_bytes,
+	    .max_waiters = (size_t)m->max_waiters,
+	    .max_topics = (size_t)m->max_topics,
+	    .max_consumers = (size_t)m->max_consumers,
+	    .max_topic_name_bytes = (size_t)m->max_topic_name_bytes,
+	};
+
+	bus_tick(b, loop_now_ms());
+	if (bus_configure(b, &l) != BUS_OK)
+		panic("a new bus has a budget already");
+	return b;
+}
+
 static int
 create(struct daemon *d, struct err *e)
 {
@@ -799,8 +820,7 @@ create(struct daemon *d, struct err *e)
 	watch_signals(d);
 	d->notify = notify_create(d->loop);
 	uuid_random(d->worker);
-	d->bus = bus_create((size_t)d->config->memory.max_items,
-	    (size_t)d->config->memory.max_json_bytes);
+	d->bus = make_bus(&d->config->memory);
 	delivery_book_init(&d->book);
 	lanes_init(&d->lanes, d->bus, d->config);
 	stats_init(&d->stats);
@@ -819,18 +839,18 @@ static void
 drop_deliveries(struct daemon *d)
 {
 	struct delivery *x;
+	struct bus_item *i;
 	struct lane *l;
 
 	TAILQ_FOREACH (l, &d->lanes.list, entry)
-		while (bus_recv(l->topic) != NULL)
-			continue;
+		while (bus_receive(l->topic, NULL, &i) == BUS_OK)
+			bus_abandon(i);
 	for (int s = DELIVERY_BUFFERED; s < DELIVERY_STATES; s++) {
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
 			lane_give_credit(l);
-			if (x->charged)
-				bus_release(x);
+			bus_abandon(&x->item);
 			delivery_drop(&d->book, x);
 		}
 	}

@@ -56,7 +56,7 @@ delivery_create(void)
 void
 delivery_drop(struct delivery_book *b, struct delivery *d)
 {
-	if (d->charged)
+	if (bus_holds(&d->item))
 		panic("delivery freed while charged");
 	if (d->state != DELIVERY_NEW) {
 		TAILQ_REMOVE(&b->list[d->state], d, entry);

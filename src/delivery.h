@@ -15,9 +15,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "bus.h"
 #include "policy.h"
-
-struct bus_topic;
 
 enum delivery_state {
 	DELIVERY_NEW, /* built from a claim row, in no list yet */
@@ -53,19 +52,17 @@ struct delivery {
 	char graph[72]; /* fingerprint */
 	char *workspace;
 	char *traceparent; /* NULL: none */
-	char *input; /* the event object, as the handler reads it */
+	/* the event object, as the handler reads it; item.json on the bus */
+	char *input;
 	size_t input_bytes;
 	int64_t claimed_ms; /* before the claim was sent */
 	int64_t lease_ends_ms;
 	int64_t age_ms; /* published to claimed, by the database's clock */
 
-	/* the bus */
-	TAILQ_ENTRY(delivery) queued;
-	struct bus_topic *topic;
-	size_t charge_bytes;
-	bool charged;
+	struct bus_item item; /* charged while bus_holds() it */
 
-	/* a worker's call: who runs it, and its number there */
+	/* a worker's call: its place before it runs, who runs it, and its number there */
+	TAILQ_ENTRY(delivery) queued;
 	void *worker;
 	uint64_t call;
 	int64_t renew_asked_ms; /* 0: never */
@@ -104,6 +101,14 @@ void delivery_drop(struct delivery_book *b, struct delivery *d);
 /* Checks the edge and moves d to the list of its new state. */
 void delivery_move(struct delivery_book *b, struct delivery *d,
     enum delivery_state to);
+
+/* The delivery that an item is part of. */
+static inline struct delivery *
+delivery_of(const struct bus_item *i)
+{
+	return (struct delivery *)((char *)i - offsetof(struct delivery, item));
+}
+
 /* How long its handler ran; 0: not at all. */
 int64_t delivery_run_ms(const struct delivery *d);
 const char *delivery_state_name(enum delivery_state s);

@@ -344,15 +344,16 @@ static void
 host_step(void *arg)
 {
 	struct host *h = arg;
-	struct delivery *d;
+	struct bus_item *i;
 	struct lane *l;
 	bool more = false;
 
 	h->kicked = false;
+	bus_tick(h->setup.lanes->bus, loop_now_ms());
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
 		while ((l->worker || runner_may_start(h->setup.runner)) &&
-		    (d = bus_recv(l->topic)) != NULL)
-			start_or_release(h, l, d);
+		    bus_receive(l->topic, NULL, &i) == BUS_OK)
+			start_or_release(h, l, delivery_of(i));
 		more |= !l->worker && bus_buffered(l->topic) > 0;
 	}
 	if (more)

@@ -1,5 +1,6 @@
 #include "lane.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -277,11 +278,34 @@ lanes_configure(struct lanes *ls, const struct config *c)
 
 /* --- the set ---------------------------------------------------------- */
 
+/* The name is the beginning of the path of what is on it. */
+static struct bus_owner *
+topic_open(struct lanes *ls, const struct lane_target *t)
+{
+	char *name = xasprintf("%s/%" PRId64, t->subscriber, t->target_id);
+	struct bus_owner *topic;
+	enum bus_rc rc = bus_open(ls->bus, name, &topic);
+
+	free(name);
+	if (rc != BUS_OK)
+		log_event(LOG_ERROR, "lane_refused",
+		    "memory.max_topics, max_consumers or max_topic_name_bytes "
+		    "leaves a target without a lane",
+		    LOG_STR("subscriber", t->subscriber),
+		    LOG_INT("target", t->target_id),
+		    LOG_STR("error", bus_rc_name(rc)));
+	return topic;
+}
+
 static struct lane *
 lane_create(struct lanes *ls, const struct lane_target *t)
 {
-	struct lane *l = xcalloc(1, sizeof(*l));
+	struct bus_owner *topic = topic_open(ls, t);
+	struct lane *l;
 
+	if (topic == NULL)
+		return NULL;
+	l = xcalloc(1, sizeof(*l));
 	l->target_id = t->target_id;
 	l->subscriber = subscriber_get(ls, t->subscriber);
 	l->plugin = xstrdup(t->plugin);
@@ -290,7 +314,7 @@ lane_create(struct lanes *ls, const struct lane_target *t)
 	l->installation = installation_get(ls, t);
 	l->handler = xstrdup(t->handler);
 	l->handler_version = xstrdup(t->handler_version);
-	l->topic = bus_open(ls->bus, t->subscriber);
+	l->topic = topic;
 	TAILQ_INSERT_TAIL(&ls->list, l, entry);
 	ls->count++;
 	return l;
@@ -301,7 +325,7 @@ lane_free(struct lanes *ls, struct lane *l)
 {
 	TAILQ_REMOVE(&ls->list, l, entry);
 	ls->count--;
-	bus_retire(l->topic);
+	bus_leave(l->topic);
 	unmount(l);
 	installation_put(ls, l->installation);
 	subscriber_put(ls, l->subscriber);
@@ -341,6 +365,8 @@ lanes_update_row(struct lanes *ls, const struct lane_target *t, int64_t now_ms)
 
 	if (l == NULL)
 		l = lane_create(ls, t);
+	if (l == NULL)
+		return;
 	l->listed = true;
 	l->retained = t->retained;
 	l->wanted = !t->retained || t->owed;
@@ -394,6 +420,15 @@ lanes_clear(struct lanes *ls)
 		bus_close(l->topic);
 		lane_free(ls, l);
 	}
+}
+
+void
+lanes_close(struct lanes *ls)
+{
+	struct lane *l;
+
+	TAILQ_FOREACH (l, &ls->list, entry)
+		bus_close(l->topic);
 }
 
 void

@@ -14,7 +14,8 @@
  * failed, it stays doubtful: one delivery at a time is claimed to try it,
  * but heartbeats do not offer it until one was executed.  A held lane is
  * offered but not claimed.  A target that is gone closes its topic and ends
- * once that is drained.
+ * once that is drained.  A target for which the bus has no topic left has no
+ * lane until the targets are read again.
  */
 #ifndef LANE_H
 #define LANE_H
@@ -34,7 +35,7 @@
 #define LANE_RETRY_MS 30000
 
 struct bus;
-struct bus_topic;
+struct bus_owner;
 struct config;
 
 struct subscriber {
@@ -65,7 +66,7 @@ struct lane {
 	char *handler, *handler_version;
 	struct subscriber *subscriber;
 	struct installation *installation;
-	struct bus_topic *topic;
+	struct bus_owner *topic; /* <subscriber>/<target> on the bus */
 	bool gone; /* no target any more; drains */
 	bool wanted; /* active, or something is owed to it */
 	bool retained; /* superseded: wanted only while something is owed */
@@ -133,6 +134,8 @@ struct lane_target {
 
 void lanes_init(struct lanes *ls, struct bus *bus, const struct config *c);
 void lanes_clear(struct lanes *ls); /* topics must be drained */
+/* Nothing more is admitted; what is buffered is still received. */
+void lanes_close(struct lanes *ls);
 
 /* begin, each row, end: whoever is not named is gone. */
 void lanes_update_begin(struct lanes *ls);

@@ -208,12 +208,17 @@ dump_work(const struct stats_view *v)
 
 	bus_stat(v->bus, &b);
 	log_event(LOG_INFO, "state_bus", NULL,
-	    LOG_INT("max_items", (int64_t)b.max_items),
+	    LOG_INT("max_items", (int64_t)b.limits.max_items),
 	    LOG_INT("reserved", (int64_t)b.reserved),
 	    LOG_INT("buffered", (int64_t)b.buffered),
 	    LOG_INT("in_flight", (int64_t)b.in_flight),
-	    LOG_INT("max_bytes", (int64_t)b.max_bytes),
-	    LOG_INT("charged_bytes", (int64_t)b.charged_bytes));
+	    LOG_INT("max_bytes", (int64_t)b.limits.max_json_bytes),
+	    LOG_INT("charged_bytes", (int64_t)b.charged_json_bytes),
+	    LOG_INT("waiters", (int64_t)b.waiters),
+	    LOG_INT("topics", (int64_t)b.topics),
+	    LOG_INT("oldest_buffered_ms", b.oldest_buffered_age_ms),
+	    LOG_INT("oldest_in_flight_ms", b.oldest_in_flight_age_ms),
+	    LOG_INT("rejected", (int64_t)b.admission_rejected));
 	log_event(LOG_INFO, "state_work", NULL,
 	    LOG_INT("running", (int64_t)n[DELIVERY_RUNNING]),
 	    LOG_INT("finished", (int64_t)n[DELIVERY_FINISHED]),

@@ -208,6 +208,7 @@ begin(const char *more)
 static void
 setup(void)
 {
+	const struct bus_limits limits = {100, 1000000, 9, 9, 9, 999};
 	struct log_setup quiet = {
 	    .fd = open("/dev/null", O_WRONLY | O_CLOEXEC)};
 
@@ -222,7 +223,8 @@ setup(void)
 	ck_assert_int_eq(mkdir(config->plugins.store, 0755), 0);
 	loop = loop_create();
 	runner = runner_create(loop, NULL);
-	bus = bus_create(100, 1000000);
+	bus = bus_create(NULL, NULL);
+	bus_configure(bus, &limits);
 	lanes_init(&lanes, bus, config);
 	delivery_book_init(&book);
 	patience = evtimer_new(loop_base(loop), on_patience, NULL);
