@@ -335,12 +335,6 @@ runner_isolation(const struct runner *rr)
 	return isolation_level(rr->isolation);
 }
 
-bool
-runner_other_user(const struct runner *rr)
-{
-	return isolation_user(rr->isolation)->other;
-}
-
 struct loop *
 runner_loop(const struct runner *rr)
 {
