@@ -422,11 +422,37 @@ put_duties(struct text *t, const struct snapshot *s)
 /* --- the daemon ------------------------------------------------------- */
 
 static void
-put_bus(struct text *t, const struct snapshot_bus *b)
+age(struct text *t, const char *name, const char *help, int64_t ms)
 {
-	gauge(t, "outboxd_bus_max_items", "The budget: items.", b->max_items);
+	family(t, name, "gauge", help);
+	seconds(t, name, NULL, ms);
+}
+
+static void
+put_bus_counters(struct text *t, const struct bus_stats *b)
+{
+	counter(t, "outboxd_bus_accepted_total", "Items sent.", b->accepted);
+	counter(t, "outboxd_bus_received_total", "Items received.",
+	    b->received);
+	counter(t, "outboxd_bus_processing_released_total",
+	    "Items whose settle was answered.", b->processing_released);
+	counter(t, "outboxd_bus_admission_rejected_total",
+	    "Reservations and sends that were refused.", b->admission_rejected);
+	counter(t, "outboxd_bus_abnormal_terminations_total",
+	    "Topics that ended before they were closed and drained.",
+	    b->abnormal_terminations);
+	counter(t, "outboxd_bus_discarded_buffered_total",
+	    "Items that were buffered when their topic ended.",
+	    b->discarded_buffered);
+}
+
+static void
+put_bus(struct text *t, const struct bus_stats *b)
+{
+	gauge(t, "outboxd_bus_max_items", "The budget: items.",
+	    b->limits.max_items);
 	gauge(t, "outboxd_bus_max_json_bytes", "The budget: bytes.",
-	    b->max_json_bytes);
+	    b->limits.max_json_bytes);
 	gauge(t, "outboxd_bus_reserved", "Items reserved and not yet sent.",
 	    b->reserved);
 	gauge(t, "outboxd_bus_buffered", "Items sent and not yet received.",
@@ -435,7 +461,22 @@ put_bus(struct text *t, const struct snapshot_bus *b)
 	    "Items received whose settle is not yet answered.", b->in_flight);
 	gauge(t, "outboxd_bus_charged_json_bytes",
 	    "Bytes charged to the budget.", b->charged_json_bytes);
+	gauge(t, "outboxd_bus_waiters", "Who waits for room, or for an item.",
+	    b->waiters);
+	gauge(t, "outboxd_bus_consumers", "Owners of topics.", b->consumers);
 	gauge(t, "outboxd_bus_topics", "Topics, one a lane.", b->topics);
+	gauge(t, "outboxd_bus_closed_topics", "Topics that are drained.",
+	    b->closed_topics);
+	gauge(t, "outboxd_bus_retired_topics",
+	    "Topics without an owner of which something is held.",
+	    b->retired_topics);
+	age(t, "outboxd_bus_oldest_waiter_age_seconds", "0 if nobody waits.",
+	    b->oldest_waiter_age_ms);
+	age(t, "outboxd_bus_oldest_buffered_age_seconds",
+	    "0 if nothing is buffered.", b->oldest_buffered_age_ms);
+	age(t, "outboxd_bus_oldest_in_flight_age_seconds",
+	    "0 if nothing is in flight.", b->oldest_in_flight_age_ms);
+	put_bus_counters(t, b);
 }
 
 static void

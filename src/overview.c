@@ -161,24 +161,6 @@ take_workers(struct snapshot *s, const struct lanes *ls)
 	}
 }
 
-/* The only place that knows what the bus tells. */
-static void
-take_bus(struct snapshot_bus *to, const struct bus *bus)
-{
-	struct bus_stats b;
-
-	bus_stat(bus, &b);
-	*to = (struct snapshot_bus){
-	    .max_items = b.max_items,
-	    .max_json_bytes = b.max_bytes,
-	    .reserved = b.reserved,
-	    .buffered = b.buffered,
-	    .in_flight = b.in_flight,
-	    .charged_json_bytes = b.charged_bytes,
-	    .topics = b.topics,
-	};
-}
-
 static void
 take_work(const struct stats_view *v, struct snapshot *s)
 {
@@ -253,7 +235,7 @@ overview_take(const struct stats_view *v, const struct depth *depth,
 		take_link(out, "listen", v->listen);
 	take_lanes(out, v->lanes, depth, now);
 	take_workers(out, v->lanes);
-	take_bus(&out->bus, v->bus);
+	bus_stat(v->bus, &out->bus);
 	take_work(v, out);
 	take_admin(out, admin);
 	take_duties(v, out, now);

@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "bus.h"
 #include "duty.h"
 #include "histogram.h"
 #include "tally.h"
@@ -54,13 +55,6 @@ struct snapshot_workers {
 	const char *error;
 };
 
-struct snapshot_bus {
-	size_t max_items, max_json_bytes;
-	size_t reserved, buffered, in_flight;
-	size_t charged_json_bytes;
-	size_t topics;
-};
-
 struct snapshot_claims {
 	uint64_t claims, items, empty, busy, wakes, sleeps;
 	bool asleep;
@@ -98,7 +92,7 @@ struct snapshot {
 	size_t n_lanes;
 	struct snapshot_workers *workers;
 	size_t n_workers;
-	struct snapshot_bus bus;
+	struct bus_stats bus;
 	struct snapshot_claims claims;
 	struct snapshot_work work;
 	struct snapshot_admin admin;

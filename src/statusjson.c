@@ -170,18 +170,29 @@ add_workers(cJSON *root, const struct snapshot *s)
 	}
 }
 
-static void
-add_bus(cJSON *root, const struct snapshot_bus *b)
+void
+statusjson_bus(cJSON *o, const struct bus_stats *b)
 {
-	cJSON *o = cJSON_AddObjectToObject(root, "bus");
-
-	number(o, "max_items", (int64_t)b->max_items);
-	number(o, "max_json_bytes", (int64_t)b->max_json_bytes);
+	number(o, "max_items", (int64_t)b->limits.max_items);
+	number(o, "max_json_bytes", (int64_t)b->limits.max_json_bytes);
 	number(o, "reserved", (int64_t)b->reserved);
 	number(o, "buffered", (int64_t)b->buffered);
 	number(o, "in_flight", (int64_t)b->in_flight);
 	number(o, "charged_json_bytes", (int64_t)b->charged_json_bytes);
+	number(o, "waiters", (int64_t)b->waiters);
+	number(o, "consumers", (int64_t)b->consumers);
 	number(o, "topics", (int64_t)b->topics);
+	number(o, "closed_topics", (int64_t)b->closed_topics);
+	number(o, "retired_topics", (int64_t)b->retired_topics);
+	number(o, "oldest_waiter_age_ms", b->oldest_waiter_age_ms);
+	number(o, "oldest_buffered_age_ms", b->oldest_buffered_age_ms);
+	number(o, "oldest_in_flight_age_ms", b->oldest_in_flight_age_ms);
+	number(o, "admission_rejected", (int64_t)b->admission_rejected);
+	number(o, "accepted", (int64_t)b->accepted);
+	number(o, "received", (int64_t)b->received);
+	number(o, "processing_released", (int64_t)b->processing_released);
+	number(o, "abnormal_terminations", (int64_t)b->abnormal_terminations);
+	number(o, "discarded_buffered", (int64_t)b->discarded_buffered);
 }
 
 static void
@@ -212,7 +223,7 @@ statusjson(const struct snapshot *s)
 	add_duties(root, s);
 	add_lanes(root, s);
 	add_workers(root, s);
-	add_bus(root, &s->bus);
+	statusjson_bus(cJSON_AddObjectToObject(root, "bus"), &s->bus);
 	add_work(root, s);
 	return root;
 }

@@ -7,9 +7,12 @@
 
 #include <cJSON.h>
 
+struct bus_stats;
 struct snapshot;
 
 /* Caller deletes. */
 cJSON *statusjson(const struct snapshot *s);
+/* Adds what the bus tells to o. */
+void statusjson_bus(cJSON *o, const struct bus_stats *b);
 
 #endif
