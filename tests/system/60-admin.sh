@@ -40,8 +40,9 @@ done)" ""
 is "an unknown path is 404" "$(code /v1/secrets)" 404
 is "told in JSON" "$(json "$(ask /v1/secrets)" error)" not_found
 is "another method is 405" "$(code /v1/status -d x)" 405
+# who asks first hears it; who just sends may find the door shut instead
 is "a body beyond 64 KiB is 413" "$(head -c 100000 /dev/zero |
-    code /v1/status --data-binary @-)" 413
+    code /v1/status -H 'Expect: 100-continue' --data-binary @-)" 413
 
 # ---- bad clients ----
 # How long 20 deliveries take, ms.
@@ -83,19 +84,24 @@ is "those that send a byte a second, too" "$(cat "$T/ended.drip")" 70
 is "and those with half a request" "$(cat "$T/ended.half")" 70
 passes "and their descriptors come back" \
     wait_for $SLOW has_descriptors "$usual"
-for i in 1 2 3; do
+# What the allocator keeps levels off after some rounds.
+grown=9999 round=0
+while [ "$grown" -ge 512 ] && [ $round -lt 12 ]; do
+	round=$((round + 1))
 	rss=$(rss_kb "$DAEMON")
 	"$CLIENTS" "$SOCKET" vanish 500 20 >"$T/ended"
-	is "500 clients that ask and go away are no matter" \
-	    "$(cat "$T/ended") $(ask /healthz)" "500 ok"
+	[ "$(cat "$T/ended") $(ask /healthz)" = "500 ok" ] || break
+	wait_for $SLOW has_descriptors "$usual"
+	grown=$(($(rss_kb "$DAEMON") - rss))
 done
+is "500 clients that ask and go away are no matter" \
+    "$(cat "$T/ended") $(ask /healthz)" "500 ok"
 passes "their descriptors come back" wait_for $SLOW has_descriptors "$usual"
-grown=$(($(rss_kb "$DAEMON") - rss))
 if ldd "$OUTBOXD" 2>/dev/null | grep -q libasan; then
 	echo "# ASan keeps what is freed: memory is not measured"
 else
-	is "and the last 500 took no memory (grew by $grown kB)" \
-	    "$([ $grown -lt 2048 ] && echo none)" none
+	is "and after $round rounds 500 more took no memory" \
+	    "$([ "$grown" -lt 512 ] && echo none || echo "$grown kB")" none
 fi
 
 # ---- whose socket it is ----
