@@ -199,6 +199,22 @@ admin_param_int(struct admin_call *c, const char *name, int64_t min,
 	return 1;
 }
 
+const char *
+admin_param_other(struct admin_call *c, const char *const known[])
+{
+	const struct evkeyval *kv;
+	size_t i;
+
+	TAILQ_FOREACH (kv, &c->params, next) {
+		for (i = 0; known[i] != NULL; i++)
+			if (strcmp(kv->key, known[i]) == 0)
+				break;
+		if (known[i] == NULL)
+			return kv->key;
+	}
+	return NULL;
+}
+
 const struct peer *
 admin_peer(const struct admin_call *c)
 {

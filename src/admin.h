@@ -59,6 +59,8 @@ const char *admin_param(struct admin_call *c, const char *name);
 /* 1 and *out, or 0 if it is not given, or -1: no number, or out of bounds. */
 int admin_param_int(struct admin_call *c, const char *name, int64_t min,
     int64_t max, int64_t *out);
+/* A parameter that was given and is not in known, which NULL ends; or NULL. */
+const char *admin_param_other(struct admin_call *c, const char *const known[]);
 const struct peer *admin_peer(const struct admin_call *c);
 
 void admin_reply(struct admin_call *c, int status, const char *type,

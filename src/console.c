@@ -1,5 +1,7 @@
 #include "console.h"
 
+#include <stdbool.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +10,8 @@
 #include "depth.h"
 #include "duty.h"
 #include "err.h"
+#include "inspect.h"
+#include "json.h"
 #include "log.h"
 #include "loop.h"
 #include "metrics.h"
@@ -135,6 +139,194 @@ get_status(void *arg, struct admin_call *call)
 	ask_depth(arg, call, put_status);
 }
 
+/* --- the memory bus --------------------------------------------------- */
+
+#define BAD 400
+#define TOO_LARGE 413
+
+static const struct bus *
+bus_of(struct console *c)
+{
+	struct stats_view v = {0};
+
+	c->setup.look(c->setup.arg, &v);
+	return v.bus;
+}
+
+static bool
+only_known(struct admin_call *call, const char *const known[])
+{
+	const char *other = admin_param_other(call, known);
+	char name[40];
+
+	if (other == NULL)
+		return true;
+	snprintf(name, sizeof(name), "%s", other);
+	admin_reply_error(call, BAD, "bad_parameter",
+	    "'%s' is no parameter of this", name);
+	return false;
+}
+
+/* false: the call is answered. */
+static bool
+read_number(struct admin_call *call, const char *name, int64_t min, int64_t max,
+    int64_t *out)
+{
+	if (admin_param_int(call, name, min, max, out) >= 0)
+		return true;
+	admin_reply_error(call, BAD, "bad_parameter",
+	    "%s is a number from %lld to %lld", name, (long long)min,
+	    (long long)max);
+	return false;
+}
+
+static bool
+read_text(struct admin_call *call, const char *name, const char **out)
+{
+	*out = admin_param(call, name);
+	if (*out == NULL || strlen(*out) <= INSPECT_TEXT_MAX)
+		return true;
+	admin_reply_error(call, BAD, "bad_parameter", "%s has at most %d bytes",
+	    name, INSPECT_TEXT_MAX);
+	return false;
+}
+
+static bool
+read_page(struct admin_call *call, struct inspect_page *p)
+{
+	int64_t limit = INSPECT_LIMIT, bytes = INSPECT_BYTES;
+
+	if (!read_number(call, "limit", 1, INSPECT_LIMIT_MAX, &limit) ||
+	    !read_number(call, "max_bytes", INSPECT_BYTES_MIN,
+		INSPECT_BYTES_MAX, &bytes) ||
+	    !read_text(call, "path", &p->path))
+		return false;
+	p->limit = (int)limit;
+	p->max_bytes = (size_t)bytes;
+	return true;
+}
+
+static void
+get_memory_stats(void *arg, struct admin_call *call)
+{
+	static const char *const known[] = {NULL};
+
+	if (only_known(call, known))
+		admin_reply_json(call, 200, inspect_stats(bus_of(arg)));
+}
+
+static void
+get_memory_entries(void *arg, struct admin_call *call)
+{
+	static const char *const known[] = {"cursor", "limit", "max_bytes",
+	    "path", NULL};
+	struct inspect_page p = {0};
+	int64_t cursor = 0;
+
+	if (!only_known(call, known) || !read_page(call, &p) ||
+	    !read_number(call, "cursor", 0, JSON_INT_MAX, &cursor))
+		return;
+	p.cursor = (uint64_t)cursor;
+	admin_reply_json(call, 200, inspect_entries(bus_of(arg), &p));
+}
+
+static void
+get_memory_tree(void *arg, struct admin_call *call)
+{
+	static const char *const known[] = {"cursor", "limit", "max_bytes",
+	    "path", NULL};
+	struct inspect_page p = {0};
+
+	if (only_known(call, known) && read_page(call, &p) &&
+	    read_text(call, "cursor", &p.name))
+		admin_reply_json(call, 200, inspect_tree(bus_of(arg), &p));
+}
+
+static void
+get_memory_search(void *arg, struct admin_call *call)
+{
+	static const char *const known[] = {"cursor", "limit", "max_bytes",
+	    "path", "q", "state", NULL};
+	struct inspect_page p = {0};
+	int64_t cursor = 0;
+
+	if (!only_known(call, known) || !read_page(call, &p) ||
+	    !read_number(call, "cursor", 0, JSON_INT_MAX, &cursor) ||
+	    !read_text(call, "q", &p.text) ||
+	    !read_text(call, "state", &p.state))
+		return;
+	p.cursor = (uint64_t)cursor;
+	if (p.state != NULL && strcmp(p.state, "buffered") != 0 &&
+	    strcmp(p.state, "in_flight") != 0)
+		admin_reply_error(call, BAD, "bad_parameter",
+		    "state is buffered or in_flight");
+	else if (p.state == NULL && (p.text == NULL || p.text[0] == '\0'))
+		admin_reply_error(call, BAD, "bad_parameter",
+		    "q says what to search for; or give state");
+	else
+		admin_reply_json(call, 200, inspect_entries(bus_of(arg), &p));
+}
+
+static void
+log_reveal(struct admin_call *call, int64_t entry, const char *event,
+    enum inspect_mode mode)
+{
+	log_event(LOG_INFO, "memory_reveal",
+	    "somebody looked at an entry of the memory bus",
+	    LOG_INT("uid", admin_peer(call)->uid),
+	    LOG_INT("pid", admin_peer(call)->pid), LOG_INT("entry", entry),
+	    LOG_STR("event_id", event),
+	    LOG_STR("mode", inspect_mode_name(mode)));
+}
+
+static void
+put_reveal(struct admin_call *call, const struct bus *b, int64_t entry,
+    enum inspect_mode mode)
+{
+	const char *event = NULL;
+	cJSON *o = NULL;
+
+	switch (inspect_reveal(b, (uint64_t)entry, mode, &o, &event)) {
+	case INSPECT_OK:
+		log_reveal(call, entry, event, mode);
+		admin_reply_json(call, 200, o);
+		break;
+	case INSPECT_TOO_LARGE:
+		admin_reply_error(call, TOO_LARGE, "value_too_large",
+		    "more than %d bytes are not shown; mode=preview shows the "
+		    "first %d",
+		    INSPECT_VALUE_MAX, INSPECT_PREVIEW);
+		break;
+	case INSPECT_NO_ENTRY:
+		admin_reply_error(call, 404, "no_such_entry",
+		    "entry %lld is not in memory, or not any more",
+		    (long long)entry);
+		break;
+	}
+}
+
+static void
+get_memory_reveal(void *arg, struct admin_call *call)
+{
+	static const char *const known[] = {"entry", "mode", NULL};
+	const char *mode = admin_param(call, "mode");
+	enum inspect_mode m =
+	    mode != NULL ? inspect_mode(mode) : INSPECT_METADATA;
+	int64_t entry = 0;
+
+	if (!only_known(call, known) ||
+	    !read_number(call, "entry", 1, JSON_INT_MAX, &entry))
+		return;
+	if (entry == 0)
+		admin_reply_error(call, BAD, "bad_parameter",
+		    "entry is missing: the number of one");
+	else if (m == INSPECT_MODES)
+		admin_reply_error(call, BAD, "bad_parameter",
+		    "mode is metadata, preview or full");
+	else
+		put_reveal(call, bus_of(arg), entry, m);
+}
+
 /* --- the table -------------------------------------------------------- */
 
 static const struct admin_route routes[] = {
@@ -142,6 +334,11 @@ static const struct admin_route routes[] = {
     {ADMIN_GET, "/readyz", PEER_READ, get_ready},
     {ADMIN_GET, "/metrics", PEER_READ, get_metrics},
     {ADMIN_GET, "/v1/status", PEER_READ, get_status},
+    {ADMIN_GET, "/v1/memory/stats", PEER_READ, get_memory_stats},
+    {ADMIN_GET, "/v1/memory/entries", PEER_READ, get_memory_entries},
+    {ADMIN_GET, "/v1/memory/tree", PEER_READ, get_memory_tree},
+    {ADMIN_GET, "/v1/memory/search", PEER_READ, get_memory_search},
+    {ADMIN_GET, "/v1/memory/reveal", PEER_OPERATE, get_memory_reveal},
     {.path = NULL},
 };
 

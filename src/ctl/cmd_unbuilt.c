@@ -7,7 +7,6 @@
 
 const struct command unbuilt_commands[] = {
     {"top", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
-    {"memory", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"retention", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"backup", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"doctor", NULL, "", 0, 0, NULL, NULL, NULL, NULL},

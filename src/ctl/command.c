@@ -14,6 +14,7 @@ static const struct command *const tables[] = {
     subscriber_commands,
     status_commands,
     reload_commands,
+    memory_commands,
     unbuilt_commands,
 };
 

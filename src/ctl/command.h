@@ -54,6 +54,7 @@ extern const struct command delivery_commands[];
 extern const struct command subscriber_commands[];
 extern const struct command status_commands[];
 extern const struct command reload_commands[];
+extern const struct command memory_commands[];
 extern const struct command unbuilt_commands[];
 
 /* All rows in the order of the manual; NULL at the end of the walk. */

@@ -42,10 +42,15 @@ exits "filters without --all are 64" 64 ctl delivery retry \
 exits "--all beside a delivery is 64" 64 ctl delivery retry \
     018f2c1e-7b1a-4c55-9a51-3d1b7a0c9e11 a.b.c --all
 
+exits "a page of 201 is 64" 64 ctl memory entries --limit 201
+exits "a page of 1023 bytes is 64" 64 ctl memory tree --max-bytes 1023
+exits "a search for nothing is 64" 64 ctl memory search
+exits "an entry that is no number is 64" 64 ctl memory reveal x
+
 exits "errors are JSON with --json" 64 ctl --json delivery list --limit 0
 is "and hold the exit code" "$(json "$ERR" error,exit)" 64
 
-for unbuilt in top "memory stats" "retention plan" "backup create" doctor \
+for unbuilt in top "retention plan" "backup create" doctor \
     dev "delivery replay e s"; do
 	exits "$unbuilt is refused, not ignored" 64 ctl $unbuilt
 	like "$unbuilt: not in this version" "$ERR" "*not in this version*"
