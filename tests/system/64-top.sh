@@ -42,6 +42,17 @@ like "and it says so" "$OUT" "*from the database*pid $DAEMON*test.slow.run@1*"
 exits "neither socket nor database is 69" 69 env PGHOST="$T" "$OUTBOXCTL" \
     --conninfo "host=$T" top --once
 
+# ---- status ----
+exits "status is 0" 0 ctl -c "$T/outboxd.yaml" --json status
+is "and tells of links" "$(json "$OUT" links,0,link)" claim
+is "and duties, with the age of the last success" \
+    "$([ "$(json "$OUT" duties,0,age_ms)" -lt 60000 ] && echo yes)" yes
+exits "status for people is 0, too" 0 ctl -c "$T/outboxd.yaml" status
+like "and tells the same" "$OUT" "*link claim up*duty heartbeat, done *"
+exits "without a socket it is 0 as before" 0 ctl --conninfo \
+    "host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" --json status
+is "and links are null" "$(json "$OUT" links)" ""
+
 # ---- the screen ----
 if ! command -v tmux >/dev/null; then
 	echo "# skipped: tmux is missing, so nothing was seen on a screen"
