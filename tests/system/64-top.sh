@@ -53,6 +53,15 @@ exits "without a socket it is 0 as before" 0 ctl --conninfo \
     "host=$PGHOST port=$PGPORT user=$PGUSER dbname=$PGDATABASE" --json status
 is "and links are null" "$(json "$OUT" links)" ""
 
+# ---- SIGUSR1 ----
+logged() { # PATTERN: for wait_for
+	grep -Eq "$1" "$T/daemon.log"
+}
+kill -USR1 "$DAEMON"
+passes "SIGUSR1 logs what waits in each lane" wait_for $SLOW logged \
+    'state_depth.*test\.slow\.run.*oldest_ms'
+passes "and duties and links" logged 'state_duty.*heartbeat'
+
 # ---- the screen ----
 if ! command -v tmux >/dev/null; then
 	echo "# skipped: tmux is missing, so nothing was seen on a screen"
