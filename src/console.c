@@ -327,6 +327,36 @@ get_memory_reveal(void *arg, struct admin_call *call)
 		put_reveal(call, bus_of(arg), entry, m);
 }
 
+/* --- the log ---------------------------------------------------------- */
+
+static void
+log_depths(void *arg)
+{
+	struct snapshot s;
+
+	take(arg, &s);
+	if (s.depth_error != NULL)
+		log_event(LOG_WARN, "state_depth",
+		    "how much waits is not known",
+		    LOG_STR("error", s.depth_error));
+	for (size_t i = 0; i < s.n_lanes; i++)
+		if (s.lanes[i].depth_known)
+			log_event(LOG_INFO, "state_depth", NULL,
+			    LOG_STR("subscriber", s.lanes[i].subscriber),
+			    LOG_STR("version", s.lanes[i].version),
+			    LOG_INT("pending", s.lanes[i].pending),
+			    LOG_INT("claimed", s.lanes[i].claimed),
+			    LOG_INT("paused", s.lanes[i].held_back),
+			    LOG_INT("oldest_ms", s.lanes[i].oldest_ms));
+	snapshot_clear(&s);
+}
+
+void
+console_dump(struct console *c)
+{
+	ask_depth(c, NULL, log_depths);
+}
+
 /* --- the table -------------------------------------------------------- */
 
 static const struct admin_route routes[] = {

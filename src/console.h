@@ -27,5 +27,7 @@ void console_free(struct console *c); /* NULL allowed */
 void console_configure(struct console *c, const struct config *config);
 /* About once a second: tries again what could not be had. */
 void console_tick(struct console *c);
+/* Logs what waits in each lane, once the database has told. */
+void console_dump(struct console *c);
 
 #endif

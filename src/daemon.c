@@ -577,10 +577,12 @@ look(void *arg, struct stats_view *v)
 static void
 on_dump(int signo, void *arg)
 {
+	struct daemon *d = arg;
 	struct stats_view v;
 
-	look(arg, &v);
+	look(d, &v);
 	stats_dump(&v);
+	console_dump(d->console);
 }
 
 /* For the watchdog: a daemon that turns in vain is not healthy. */

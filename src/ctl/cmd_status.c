@@ -11,10 +11,12 @@
 #include "../xalloc.h"
 #include "args.h"
 #include "ctl.h"
+#include "look.h"
 #include "out.h"
 #include "script.h"
 
 #define QUESTION_MS 2000
+#define SOCKET_MS 1000
 
 struct problem {
 	const char *code; /* listed in outboxctl(8) */
@@ -26,6 +28,7 @@ struct status {
 	struct ctl *c;
 	PGresult *schema, *daemons, *lanes, *subscribers;
 	PGresult *breakers, *workers;
+	struct toplook *here; /* this machine's daemon; NULL: not to be asked */
 	struct problem *problem;
 	int n_problems;
 	long alive; /* daemons */
@@ -191,6 +194,25 @@ judge_worker(struct status *s, int i)
 }
 
 static void
+judge_duties(struct status *s)
+{
+	char when[32];
+
+	for (size_t i = 0; s->here != NULL && i < s->here->n_duties; i++) {
+		const struct toplook_duty *d = &s->here->duties[i];
+
+		if (!d->overdue)
+			continue;
+		snprintf(when, sizeof(when), "%lld ms ago",
+		    (long long)d->age_ms);
+		add(s, "duty_overdue", xstrdup("see the daemon's log"),
+		    "the daemon of this machine is late with %s, last done %s",
+		    d->name != NULL ? d->name : "a duty",
+		    d->age_ms < 0 ? "never" : when);
+	}
+}
+
+static void
 judge(struct status *s)
 {
 	const char *subscriber;
@@ -198,6 +220,7 @@ judge(struct status *s)
 
 	judge_schema(s);
 	judge_daemons(s);
+	judge_duties(s);
 	for (i = 0; i < PQntuples(s->lanes); i++)
 		judge_lane(s, i);
 	for (i = 0; i < PQntuples(s->breakers); i++)
@@ -226,6 +249,50 @@ verdict(const struct status *s, int *code)
 
 /* ---- saying it ---- */
 
+/* What the socket told, as it told it; null where it did not. */
+static void
+add_told(cJSON *object, const struct status *s, const char *key)
+{
+	cJSON *told = s->here != NULL
+	    ? cJSON_GetObjectItemCaseSensitive(s->here->root, key)
+	    : NULL;
+
+	if (told == NULL)
+		cJSON_AddNullToObject(object, key);
+	else
+		cJSON_AddItemToObject(object, key, cJSON_Duplicate(told, true));
+}
+
+static void
+say_word(const char *lead, const char *text)
+{
+	char *plain = out_plain(text != NULL ? text : "-", 72);
+
+	printf("%s%s", lead, plain);
+	free(plain);
+}
+
+static void
+say_here(const struct toplook *l)
+{
+	printf("\nthe daemon of this machine:\n");
+	for (size_t i = 0; i < l->n_links; i++) {
+		say_word("  link ", l->links[i].name);
+		say_word(" ", l->links[i].state);
+		say_word(", host ", l->links[i].host);
+		printf(", lost %lld time(s)\n", (long long)l->links[i].lost);
+	}
+	for (size_t i = 0; i < l->n_duties; i++) {
+		say_word("  duty ", l->duties[i].name);
+		if (l->duties[i].age_ms < 0)
+			printf(", not done yet");
+		else
+			printf(", done %.1f s ago",
+			    (double)l->duties[i].age_ms / 1000);
+		printf("%s\n", l->duties[i].overdue ? ", OVERDUE" : "");
+	}
+}
+
 static void
 say_json(const struct status *s, const char *word)
 {
@@ -241,6 +308,8 @@ say_json(const struct status *s, const char *word)
 	    out_rows(s->subscribers));
 	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
 	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
+	add_told(object, s, "links");
+	add_told(object, s, "duties");
 	list = cJSON_AddArrayToObject(object, "problems");
 	for (i = 0; i < s->n_problems; i++) {
 		item = cJSON_CreateObject();
@@ -279,6 +348,8 @@ say_text(const struct status *s, const char *word)
 		    "plugin_id plugin_version host processes ready in_flight "
 		    "restarts");
 	}
+	if (s->here != NULL)
+		say_here(s->here);
 }
 
 static int
@@ -298,6 +369,7 @@ static int
 status(struct ctl *c, const struct args *a)
 {
 	struct status s = {.c = c};
+	struct err e;
 	const char *word;
 	int code, i;
 
@@ -306,6 +378,7 @@ status(struct ctl *c, const struct args *a)
 	if (!ask(&s)) {
 		code = ctl_fail_db(c);
 	} else {
+		s.here = look_at_socket(c, SOCKET_MS, &e);
 		judge(&s);
 		word = verdict(&s, &code);
 		if (c->json)
@@ -319,6 +392,7 @@ status(struct ctl *c, const struct args *a)
 	PQclear(s.subscribers);
 	PQclear(s.breakers);
 	PQclear(s.workers);
+	toplook_free(s.here);
 	for (i = 0; i < s.n_problems; i++) {
 		free(s.problem[i].text);
 		free(s.problem[i].remedy);

@@ -6,7 +6,6 @@
 #include "command.h"
 
 const struct command unbuilt_commands[] = {
-    {"top", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"retention", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"backup", NULL, "", 0, 0, NULL, NULL, NULL, NULL},
     {"doctor", NULL, "", 0, 0, NULL, NULL, NULL, NULL},

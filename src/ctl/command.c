@@ -13,6 +13,7 @@ static const struct command *const tables[] = {
     delivery_commands,
     subscriber_commands,
     status_commands,
+    top_commands,
     reload_commands,
     memory_commands,
     unbuilt_commands,

@@ -53,6 +53,7 @@ extern const struct command event_commands[];
 extern const struct command delivery_commands[];
 extern const struct command subscriber_commands[];
 extern const struct command status_commands[];
+extern const struct command top_commands[];
 extern const struct command reload_commands[];
 extern const struct command memory_commands[];
 extern const struct command unbuilt_commands[];

@@ -54,7 +54,7 @@ conninfo(const struct ctl *c, const struct config *config)
 }
 
 struct db *
-ctl_db(struct ctl *c)
+ctl_db_try(struct ctl *c)
 {
 	const struct config *config;
 	struct db_options o;
@@ -66,9 +66,17 @@ ctl_db(struct ctl *c)
 	o.conninfo = conninfo(c, config);
 	o.connect_timeout_ms = (long)config->database.connect_timeout_ms;
 	o.statement_timeout_ms = (long)config->database.statement_timeout_ms;
-	c->db = db_connect(&o);
-	if (db_ready(c->db))
-		return c->db;
+	return c->db = db_connect(&o);
+}
+
+struct db *
+ctl_db(struct ctl *c)
+{
+	bool first = c->db == NULL;
+	struct db *db = ctl_db_try(c);
+
+	if (db == NULL || !first || db_ready(db))
+		return db;
 	c->exit = ctl_fail_db(c);
 	return NULL;
 }

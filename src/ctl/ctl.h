@@ -36,6 +36,12 @@ const struct config *ctl_config(struct ctl *c);
 struct db *ctl_db(struct ctl *c);
 
 /*
+ * The same, but nothing is said where the link is not db_ready().  NULL: the
+ * config is not good, which has been said.
+ */
+struct db *ctl_db_try(struct ctl *c);
+
+/*
  * Prints "outboxctl: message" and, where there is one, what to do about it;
  * with --json as one object on standard error.  Returns code.
  */

@@ -50,7 +50,7 @@ exits "an entry that is no number is 64" 64 ctl memory reveal x
 exits "errors are JSON with --json" 64 ctl --json delivery list --limit 0
 is "and hold the exit code" "$(json "$ERR" error,exit)" 64
 
-for unbuilt in top "retention plan" "backup create" doctor \
+for unbuilt in "retention plan" "backup create" doctor \
     dev "delivery replay e s"; do
 	exits "$unbuilt is refused, not ignored" 64 ctl $unbuilt
 	like "$unbuilt: not in this version" "$ERR" "*not in this version*"
