@@ -148,6 +148,11 @@ rss_kb() {
 	sed -n 's/^VmRSS:[^0-9]*\([0-9]*\).*/\1/p' "/proc/$1/status"
 }
 
+# Whether the daemon was built with ASan, which keeps for a while what is freed.
+keeps_freed() {
+	ldd "$OUTBOXD" 2>/dev/null | grep -q libasan
+}
+
 descriptors() { # only root may count those of a process that is not dumpable
 	ls "/proc/$1/fd" 2>/dev/null | wc -l
 }
