@@ -107,6 +107,9 @@ FUZZ_BIN = $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 
 SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
 SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
+# Built with the tests, so that they go on to build.
+BENCH_BIN = $(BUILD)/bench/bus $(BUILD)/bench/calls $(BUILD)/bench/noop \
+    $(BUILD)/bench/spawn
 
 .PHONY: all
 all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)
@@ -231,7 +234,8 @@ $(TOOL_BIN): $(BUILD)/%: %.c config.mk
 .PHONY: tests check check-run check-lint check-unit check-fuzz check-db \
     check-sdk check-system
 tests: all $(TEST_BIN) $(CTL_TEST_BIN) $(CONFIG_KEYS) $(TOOL_BIN) $(DB_BIN) \
-    $(SDK_TEST_BIN) $(FUZZ_BIN)
+    $(SDK_TEST_BIN) $(FUZZ_BIN) \
+    $(BENCH_BIN)
 
 check: bootstrap
 	+$(MAKE) --no-print-directory check-run

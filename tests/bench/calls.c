@@ -18,6 +18,7 @@
 #include "../../src/log.h"
 #include "../../src/loop.h"
 #include "../../src/run.h"
+#include "../../src/runner.h"
 #include "../../src/worker.h"
 
 #define RESULT_BYTES \

@@ -17,6 +17,7 @@
 #include "../../src/loop.h"
 #include "../../src/run.h"
 #include "../../src/runner.h"
+#include "../../src/runner.h"
 
 static struct loop *loop;
 static struct log_rate rate;
