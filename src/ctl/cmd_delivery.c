@@ -28,14 +28,14 @@
 		"--dry-run", NULL, "say which, and why not; change nothing", \
 		    false \
 	}
+#define FILTERS \
+	FILTER_STATUS, FILTER_SUBSCRIBER, FILTER_CONTRACT, FILTER_WORKSPACE, \
+	    FILTER_SINCE, FILTER_LIMIT
+/* One delivery, or all that the filters choose. */
+#define BULK GENERATION, ALL, DRY_RUN, FILTERS
 
 static const struct option_spec list_options[] = {
-    FILTER_STATUS,
-    FILTER_SUBSCRIBER,
-    FILTER_CONTRACT,
-    FILTER_WORKSPACE,
-    FILTER_SINCE,
-    FILTER_LIMIT,
+    FILTERS,
     {.name = NULL},
 };
 
@@ -45,43 +45,19 @@ static const struct option_spec one_options[] = {
 };
 
 static const struct option_spec change_options[] = {
-    GENERATION,
-    ALL,
-    DRY_RUN,
-    FILTER_STATUS,
-    FILTER_SUBSCRIBER,
-    FILTER_CONTRACT,
-    FILTER_WORKSPACE,
-    FILTER_SINCE,
-    FILTER_LIMIT,
+    BULK,
     {.name = NULL},
 };
 
 static const struct option_spec reason_options[] = {
     {"--reason", "TEXT", "why, kept in the audit", OPTION_ONCE},
-    GENERATION,
-    ALL,
-    DRY_RUN,
-    FILTER_STATUS,
-    FILTER_SUBSCRIBER,
-    FILTER_CONTRACT,
-    FILTER_WORKSPACE,
-    FILTER_SINCE,
-    FILTER_LIMIT,
+    BULK,
     {.name = NULL},
 };
 
 static const struct option_spec discard_options[] = {
     {"--reason", "TEXT", "why, kept in the audit", OPTION_NEEDED},
-    GENERATION,
-    ALL,
-    DRY_RUN,
-    FILTER_STATUS,
-    FILTER_SUBSCRIBER,
-    FILTER_CONTRACT,
-    FILTER_WORKSPACE,
-    FILTER_SINCE,
-    FILTER_LIMIT,
+    BULK,
     {.name = NULL},
 };
 
