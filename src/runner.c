@@ -22,6 +22,7 @@
 #define STRAY_MS 1000 /* between two looks for strays */
 #define STRAY_MAX 256 /* looked at in one go */
 #define VICTIM_MS 20
+#define VICTIM_TRIES 100
 #define END_MS 2000 /* runner_free() waits so long for the killed */
 
 struct runner {
@@ -52,14 +53,14 @@ lives(struct runner *rr, pid_t pid)
 
 /*
  * Rather the handler than the daemon, when memory runs out.  For a moment
- * after its exec, and once it has ended, a process is root's to write to:
- * then it is tried again, once.
+ * after its exec, and from its end until it is reaped, a process is root's
+ * to write to: then it is tried again.
  */
 static void
 prefer_as_victim(struct runner *rr, struct runner_child *c)
 {
 	const struct fsuser *user = isolation_user(rr->isolation);
-	bool again = c->victim == VICTIM_LATER, done;
+	bool done;
 	char path[48];
 	int fd, error;
 
@@ -70,14 +71,18 @@ prefer_as_victim(struct runner *rr, struct runner_child *c)
 	    errno == ESRCH;
 	error = errno;
 	fsuser_end(user);
-	if (!done && again && lives(rr, c->pid))
-		isolation_degraded("oom_score_adj of plugins cannot be set",
-		    strerror(error));
-	c->victim = done || again ? VICTIM_DONE : VICTIM_LATER;
-	if (c->victim == VICTIM_LATER)
-		loop_timer_in(rr->stray_timer, VICTIM_MS);
 	if (fd != -1)
 		close(fd);
+	if (done) {
+		c->victim_tries = 0;
+		return;
+	}
+	c->victim_tries--;
+	if (c->victim_tries > 0)
+		loop_timer_in(rr->stray_timer, VICTIM_MS);
+	else if (lives(rr, c->pid))
+		isolation_degraded("oom_score_adj of plugins cannot be set",
+		    strerror(error));
 }
 
 void
@@ -103,6 +108,7 @@ void
 runner_started(struct runner *rr, struct runner_child *c)
 {
 	rr->active++;
+	c->victim_tries = VICTIM_TRIES;
 	prefer_as_victim(rr, c);
 }
 
@@ -229,10 +235,10 @@ on_stray_timer(evutil_socket_t fd, short what, void *arg)
 	struct runner_child *c;
 
 	LIST_FOREACH (c, &rr->children, entry)
-		if (c->victim == VICTIM_LATER && !c->exited)
+		if (c->victim_tries > 0 && !c->exited)
 			prefer_as_victim(rr, c);
 	runner_hunt_strays(rr);
-	if (rr->active > 0)
+	if (rr->active > 0 && !evtimer_pending(rr->stray_timer, NULL))
 		loop_timer_in(rr->stray_timer, STRAY_MS);
 }
 

@@ -43,19 +43,13 @@ bool runner_other_user(const struct runner *rr);
 
 /* --- for run.c -------------------------------------------------------- */
 
-enum runner_victim {
-	VICTIM_NOT_YET,
-	VICTIM_LATER, /* it could not be made one at once */
-	VICTIM_DONE,
-};
-
 /* What is known of a run's process; lives in the run. */
 struct runner_child {
 	LIST_ENTRY(runner_child) entry;
 	pid_t pid; /* 0: not started */
 	char dir[SCRATCH_PATH];
 	bool exited; /* and reaped */
-	enum runner_victim victim;
+	int victim_tries; /* left to make it the one to go without memory */
 	void (*reap)(void *run); /* it has ended, and nobody else reaps it */
 	void (*drop)(void *run); /* the runner goes, and the run with it */
 	void (*calm)(void *run); /* what it says is listened to again */
