@@ -132,12 +132,13 @@ DECLARE
     v_xmin xid8;
     v_count bigint;
     v_passed boolean;
-    v_clear boolean;
+    v_clear bigint;     -- up to here no publisher is under way
+    v_now timestamptz;
 BEGIN
     SELECT * INTO l FROM outbox.lane x WHERE x.target_id = p_target;
     -- before the scan, so that what ends in between is found next time
     v_xmin := pg_snapshot_xmin(pg_current_snapshot());
-    v_clear := p_seen_pos IS NOT NULL AND v_xmin = pg_current_xact_id();
+    v_clear := greatest(l.low, CASE WHEN v_xmin = pg_current_xact_id() THEN p_seen_pos END);
     WITH late AS MATERIALIZED (
         SELECT f.fact_id FROM outbox.fresh f
          WHERE f.target_id = p_target AND f.fact_id > l.low AND f.fact_id <= l.pos
@@ -155,17 +156,16 @@ BEGIN
       FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_passed := v_xmin >= l.check_xid;
+    v_now := clock_timestamp();
     -- one that has not been given out yet was written by another cluster: start
     -- anew.  It may well be younger than ours.
     UPDATE outbox.lane x
-       SET low = CASE WHEN v_passed THEN greatest(l.check_pos, n.clear) ELSE n.clear END,
-           check_pos = greatest(l.check_pos, n.clear, CASE WHEN v_passed THEN p_seen_pos END),
+       SET low = greatest(v_clear, CASE WHEN v_passed THEN l.check_pos END),
+           check_pos = greatest(l.check_pos, v_clear, CASE WHEN v_passed THEN p_seen_pos END),
            check_xid = CASE WHEN v_passed AND p_seen_pos IS NOT NULL
                                  OR l.check_xid >= pg_snapshot_xmax(pg_current_snapshot())
                             THEN pg_current_xact_id() ELSE l.check_xid END,
-           swept_at = n.now - greatest(interval '1 s' - 20 * (n.now - v_began), interval '0')
-      FROM (SELECT clock_timestamp() AS now,
-                   CASE WHEN v_clear THEN greatest(p_seen_pos, l.low) ELSE l.low END AS clear) n
+           swept_at = v_now - greatest(interval '1 s' - 20 * (v_now - v_began), interval '0')
      WHERE x.target_id = p_target;
     RETURN v_count;
 END
