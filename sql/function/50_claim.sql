@@ -505,7 +505,6 @@ BEGIN
             need_bytes := p.need_bytes;
         ELSE
             answer := 'empty';
-            next_due_ms := NULL;
         END IF;
         RETURN NEXT;
     END LOOP;

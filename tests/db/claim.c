@@ -461,6 +461,30 @@ the_old_claimer_sweeps_and_loses_nothing(PGconn *old, PGconn *p,
 }
 
 static void
+a_sweep_does_not_hide_when_something_falls_due(void)
+{
+	struct item i;
+	PGconn *p;
+
+	begin();
+	lane_publish(&l);
+	i = lane_claim_one(d, w, &l, 60000);
+	i.delay_ms = "20000";
+	SAME(settle_one(d, w, i, "retry"), "done");
+	p = db_open("publisher");
+	begin_to_publish(p);
+	lane_publish(&l);
+	next_event();
+	sweep_is_due();
+	IS(d, "empty|t",
+	    "SELECT answer, next_due_ms BETWEEN 10000 AND 20000 FROM "
+	    "outbox.claim('%s', '{%s}', '{1}', '{60000}', '{3}', 10000, "
+	    "10000, 0)",
+	    w, l.target);
+	db_run(p, "COMMIT");
+}
+
+static void
 a_late_commit_is_delivered_within_one_sweep(void)
 {
 	const char *late, *other;
@@ -729,6 +753,7 @@ static const struct db_test tests[] = {
     T(a_delivery_whose_graph_is_gone_is_paused_and_its_attempts_stay),
     T(a_paused_subscriber_and_an_inactive_plugin_are_not_claimed),
     T(an_empty_lane_says_when_something_falls_due),
+    T(a_sweep_does_not_hide_when_something_falls_due),
     T(a_late_commit_is_delivered_within_one_sweep),
     T(low_never_passes_an_open_publisher),
     T(low_never_passes_a_publisher_younger_than_the_claimer_s_transaction),
