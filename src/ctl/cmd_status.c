@@ -51,52 +51,46 @@ add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
 	va_end(ap);
 }
 
+enum { SCHEMA, DAEMONS, LANES, SUBSCRIBERS, BREAKERS, WORKERS, QUESTIONS };
+
+static const char *const questions[QUESTIONS] = {
+    [SCHEMA] = "SELECT outbox.schema_version() AS schema_version",
+    [DAEMONS] = "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
+		"       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
+		"       cardinality(d.target_ids) AS lanes,"
+		"       d.detail ->> 'isolation' AS isolation"
+		"  FROM outbox.daemons d"
+		" ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
+    [LANES] = "SELECT l.* FROM outbox.lane_status() l",
+    [SUBSCRIBERS] =
+	"SELECT s.subscriber_id, s.pause_reason, s.paused_at, s.paused_by"
+	"  FROM outbox.subscribers s WHERE s.paused"
+	" ORDER BY s.subscriber_id",
+    [BREAKERS] = "SELECT b.host, b.pid, b.subscriber_id, b.plugin_version,"
+		 "       b.state, b.failures, b.open_ms, b.reason"
+		 "  FROM outbox.breakers b"
+		 " ORDER BY b.subscriber_id, b.plugin_version, b.host, b.pid",
+    [WORKERS] = "SELECT w.host, w.pid, w.plugin_id, w.plugin_version,"
+		"       w.processes, w.ready, w.in_flight, w.restarts, w.error"
+		"  FROM outbox.workers w"
+		" ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
+};
+
 static bool
 ask(struct status *s)
 {
-	struct ctl *c = s->c;
+	PGresult *res[QUESTIONS];
 
-	db_statement_timeout(c->db, QUESTION_MS);
-	s->schema = out_run(c,
-	    "SELECT outbox.schema_version() AS schema_version", DB_NONE);
-	if (s->schema == NULL)
+	db_statement_timeout(s->c->db, QUESTION_MS);
+	if (!out_run_all(s->c, QUESTIONS, questions, res))
 		return false;
-	s->daemons = out_run(c,
-	    "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
-	    "       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
-	    "       cardinality(d.target_ids) AS lanes,"
-	    "       d.detail ->> 'isolation' AS isolation"
-	    "  FROM outbox.daemons d"
-	    " ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
-	    DB_NONE);
-	if (s->daemons == NULL)
-		return false;
-	s->lanes =
-	    out_run(c, "SELECT l.* FROM outbox.lane_status() l", DB_NONE);
-	if (s->lanes == NULL)
-		return false;
-	s->subscribers = out_run(c,
-	    "SELECT s.subscriber_id, s.pause_reason, s.paused_at, s.paused_by"
-	    "  FROM outbox.subscribers s WHERE s.paused"
-	    " ORDER BY s.subscriber_id",
-	    DB_NONE);
-	if (s->subscribers == NULL)
-		return false;
-	s->breakers = out_run(c,
-	    "SELECT b.host, b.pid, b.subscriber_id, b.plugin_version, b.state,"
-	    "       b.failures, b.open_ms, b.reason"
-	    "  FROM outbox.breakers b"
-	    " ORDER BY b.subscriber_id, b.plugin_version, b.host, b.pid",
-	    DB_NONE);
-	if (s->breakers == NULL)
-		return false;
-	s->workers = out_run(c,
-	    "SELECT w.host, w.pid, w.plugin_id, w.plugin_version, w.processes,"
-	    "       w.ready, w.in_flight, w.restarts, w.error"
-	    "  FROM outbox.workers w"
-	    " ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
-	    DB_NONE);
-	return s->workers != NULL;
+	s->schema = res[SCHEMA];
+	s->daemons = res[DAEMONS];
+	s->lanes = res[LANES];
+	s->subscribers = res[SUBSCRIBERS];
+	s->breakers = res[BREAKERS];
+	s->workers = res[WORKERS];
+	return true;
 }
 
 static long

@@ -406,6 +406,10 @@ expired_claims_of_lanes_that_no_claim_visits_are_found(void)
 	    "SELECT status, expired FROM outbox.exception WHERE target_id = "
 	    "%s",
 	    l.target);
+	IS(super, "0|1",
+	    "SELECT pending, expired_claims FROM outbox.lane_status() WHERE "
+	    "target_id = %s",
+	    l.target);
 }
 
 static void
