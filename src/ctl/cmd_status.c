@@ -27,7 +27,7 @@ struct problem {
 struct status {
 	struct ctl *c;
 	PGresult *schema, *daemons, *lanes, *subscribers;
-	PGresult *breakers, *workers;
+	PGresult *breakers, *workers, *holders;
 	struct toplook *here; /* this machine's daemon; NULL: not to be asked */
 	struct problem *problem;
 	int n_problems;
@@ -51,7 +51,16 @@ add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
 	va_end(ap);
 }
 
-enum { SCHEMA, DAEMONS, LANES, SUBSCRIBERS, BREAKERS, WORKERS, QUESTIONS };
+enum {
+	SCHEMA,
+	DAEMONS,
+	LANES,
+	SUBSCRIBERS,
+	BREAKERS,
+	WORKERS,
+	HOLDERS,
+	QUESTIONS
+};
 
 static const char *const questions[QUESTIONS] = {
     [SCHEMA] = "SELECT outbox.schema_version() AS schema_version",
@@ -74,6 +83,7 @@ static const char *const questions[QUESTIONS] = {
 		"       w.processes, w.ready, w.in_flight, w.restarts, w.error"
 		"  FROM outbox.workers w"
 		" ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
+    [HOLDERS] = "SELECT h.* FROM outbox.horizon_holders('10 min') h",
 };
 
 static bool
@@ -90,6 +100,7 @@ ask(struct status *s)
 	s->subscribers = res[SUBSCRIBERS];
 	s->breakers = res[BREAKERS];
 	s->workers = res[WORKERS];
+	s->holders = res[HOLDERS];
 	return true;
 }
 
@@ -207,6 +218,26 @@ judge_duties(struct status *s)
 }
 
 static void
+judge_holder(struct status *s, int i)
+{
+	const char *kind = db_text(s->holders, i, "kind");
+	const char *name = db_text(s->holders, i, "name");
+	const char *what = db_text(s->holders, i, "application");
+	long pid = number(s->holders, i, "pid");
+
+	add(s, "horizon_held",
+	    strcmp(kind, "session") == 0
+		? xasprintf("SELECT pg_terminate_backend(%ld)", pid)
+		: strcmp(kind, "prepared") == 0
+		? xasprintf("COMMIT PREPARED or ROLLBACK PREPARED '%s'", what)
+		: xstrdup("let it go on, or drop it"),
+	    "dead rows cannot be vacuumed because of an old %s of %s (%s), "
+	    "%ld transaction(s) back",
+	    kind, name, what == NULL ? "-" : what,
+	    number(s->holders, i, "xids"));
+}
+
+static void
 judge(struct status *s)
 {
 	const char *subscriber;
@@ -221,6 +252,8 @@ judge(struct status *s)
 		judge_breaker(s, i);
 	for (i = 0; i < PQntuples(s->workers); i++)
 		judge_worker(s, i);
+	for (i = 0; i < PQntuples(s->holders); i++)
+		judge_holder(s, i);
 	for (i = 0; i < PQntuples(s->subscribers); i++) {
 		subscriber = db_text(s->subscribers, i, "subscriber_id");
 		add(s, "subscriber_paused",
@@ -302,6 +335,7 @@ say_json(const struct status *s, const char *word)
 	    out_rows(s->subscribers));
 	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
 	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
+	cJSON_AddItemToObject(object, "horizon_holders", out_rows(s->holders));
 	add_told(object, s, "links");
 	add_told(object, s, "duties");
 	list = cJSON_AddArrayToObject(object, "problems");
@@ -386,6 +420,7 @@ status(struct ctl *c, const struct args *a)
 	PQclear(s.subscribers);
 	PQclear(s.breakers);
 	PQclear(s.workers);
+	PQclear(s.holders);
 	toplook_free(s.here);
 	for (i = 0; i < s.n_problems; i++) {
 		free(s.problem[i].text);
