@@ -24,6 +24,7 @@
 #define BEAT_RIDE_MS 600 /* old enough to ride on a claim */
 #define POLL_MIN_MS 2 /* the first look after an empty one */
 #define BUSY_MAX_MS 64 /* between looks at a lane another one holds */
+#define VAIN_MS 100 /* not asleep after a call that brought nothing */
 #define QUIET_MS 50 /* sleep though a lane is saturated: after that */
 #define ERROR_MIN_MS 200 /* pause after a claim that failed */
 #define ERROR_MAX_MS 5000
@@ -62,6 +63,8 @@ struct claimer {
 	bool in_flight; /* a claim, a heartbeat or the targets */
 	bool claiming; /* it is a claim */
 	bool woken; /* while a claim was in flight */
+	bool called; /* woken, and not known yet for what */
+	int64_t awake_until_ms; /* a call was in vain */
 	bool targets_due;
 	int64_t targets_ms; /* when they were read last */
 	int64_t authority; /* -1: not known yet */
@@ -398,6 +401,11 @@ claim_answered(struct claimer *c, const PGresult *res)
 	    c->stats.claim_us / 1000);
 	if (c->woken)
 		look_again(c);
+	else if (c->called) {
+		if (!any)
+			c->awake_until_ms = now + VAIN_MS;
+		c->called = false;
+	}
 	c->woken = false;
 	if (!any)
 		return;
@@ -559,19 +567,25 @@ claimer_wake(struct claimer *c)
 		l->poll_ms = 0;
 	look_again(c);
 	c->woken = c->in_flight;
+	c->called = true;
 	/* claim before the key is given up: the one who called waits */
 	claimer_step(c);
 	sleeper_end(c->sleeper);
 }
 
-/* Only lanes that could start something are worth being woken for. */
+/*
+ * Only lanes that could start something are worth being woken for.  If what
+ * is published is for others, a call brings nothing, and each costs the
+ * publishers a lock of the whole instance: then polls do for a moment.
+ */
 static bool
 should_sleep(const struct claimer *c, int64_t now)
 {
 	const struct lane *l;
 	bool can_start = false, saturated = false;
 
-	if (c->stopped || !sleeper_can_begin(c->sleeper, now))
+	if (c->stopped || now < c->awake_until_ms ||
+	    !sleeper_can_begin(c->sleeper, now))
 		return false;
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (l->gone || !l->mounted)
