@@ -160,11 +160,14 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	bus_tick(d->bus, loop_now_ms());
 	bus_complete(&x->item);
 	l->open--;
-	lane_give_credit(l);
+	if (!x->held)
+		lane_give_credit(l);
 	delivery_free(&d->book, x);
 	if (l->gone)
 		lanes_sweep(&d->lanes);
 	claimer_kick(d->claimer);
+	if (d->lanes.held > 0)
+		host_kick(d->host);
 	check_stopped(d);
 }
 

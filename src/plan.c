@@ -62,6 +62,10 @@ shared_left(const struct plan *p, const struct lane *l)
 static void
 take_shared(struct plan *p, const struct lane *l, int n)
 {
+	if (n > shared_left(p, l)) /* the others are claimed ahead */
+		n = shared_left(p, l);
+	if (n <= 0)
+		return;
 	if (l->worker)
 		l->installation->planned += n;
 	else
@@ -72,10 +76,9 @@ static int
 lane_limit(const struct plan *p, const struct lane *l, int share,
     int64_t now_ms)
 {
-	int n = lane_room(l, now_ms), shared = shared_left(p, l);
+	int slots = lane_free_slots(l), shared = shared_left(p, l);
+	int n = lane_room_of(l, slots < shared ? slots : shared, now_ms);
 
-	if (n > shared)
-		n = shared;
 	if (l->limit_cap > 0 && n > l->limit_cap)
 		n = l->limit_cap;
 	if (l->doubtful)
@@ -96,6 +99,95 @@ add(struct plan *p, const struct lane *l, int limit)
 	p->last_lane = l->target_id;
 	p->last_limit = limit;
 }
+
+/* --- head start ------------------------------------------------------- */
+
+static bool
+is_at_work(const struct lane *l)
+{
+	return l->mounted && !l->gone && (l->busy > 0 || l->held > 0);
+}
+
+/* What those that are at work may run at once, for each kind of scarcity. */
+static void
+count_wanted(struct plan *p, const struct lanes *ls)
+{
+	struct lane *l;
+
+	p->own_process = p->processes_wanted = 0;
+	TAILQ_FOREACH (l, &ls->list, entry)
+		l->installation->wanted = 0;
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		int64_t n = is_at_work(l) ? l->tuning.concurrency : 0;
+
+		if (l->worker) {
+			l->installation->wanted += n;
+		} else {
+			p->own_process++;
+			p->processes_wanted += n;
+		}
+	}
+}
+
+/*
+ * What falls free goes to what is held first: where others may come, there
+ * must be room for them beside.
+ */
+static bool
+must_share(const struct plan *p, const struct lanes *ls, const struct lane *l)
+{
+	const struct installation *i = l->installation;
+
+	if (l->subscriber->lanes > 1)
+		return true;
+	if (l->worker)
+		return i->lanes > 1 && i->wanted >= i->credits;
+	return p->own_process > 1 &&
+	    p->processes_wanted >=
+	    ls->config->plugins.max_processes - ls->workers;
+}
+
+/* What is left of its lease must suffice when it starts. */
+static int64_t
+head_start_ms(const struct lane *l, const struct config *c)
+{
+	const struct tuning_margin *m = &c->dispatch.margin;
+	int64_t spare = l->tuning.lease_ms - l->tuning.deadline_ms -
+	    m->kill_grace_ms - m->settle_margin_ms / 2;
+
+	return spare / 2 < c->dispatch.head_start_ms
+	    ? spare / 2
+	    : c->dispatch.head_start_ms;
+}
+
+/* No more than half of the budget: it is there for all. */
+static bool
+is_half_free(const struct bus *b, const struct config *c)
+{
+	return (int64_t)bus_free_items(b) >= c->memory.max_items / 2 &&
+	    (int64_t)bus_free_bytes(b) >= c->memory.max_json_bytes / 2;
+}
+
+static void
+set_ahead(struct plan *p, const struct lanes *ls, const struct bus *b,
+    const struct config *c, int64_t now_ms)
+{
+	bool half_free = is_half_free(b, c);
+	struct lane *l;
+
+	count_wanted(p, ls);
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		l->ahead = 0;
+		if (!half_free || l->doubtful || l->give_back ||
+		    l->breaker.state != BREAKER_CLOSED ||
+		    must_share(p, ls, l))
+			continue;
+		l->ahead = headstart_room(&l->pace, head_start_ms(l, c),
+		    now_ms);
+	}
+}
+
+/* --- the plan --------------------------------------------------------- */
 
 /* How many lanes may be asked; 0 unless one of them is due itself. */
 static int
@@ -127,6 +219,7 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 	};
 	TAILQ_FOREACH (l, &ls->list, entry)
 		l->installation->planned = 0;
+	set_ahead(p, ls, b, c, now_ms);
 	if (saving != NULL && left > 0 && shared_left(p, saving) > 0 &&
 	    p->bytes >= saving->need_bytes) {
 		add(p, saving, 1);
