@@ -854,7 +854,8 @@ drop_deliveries(struct daemon *d)
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
-			lane_give_credit(l);
+			if (!x->held)
+				lane_give_credit(l);
 			bus_abandon(&x->item);
 			delivery_drop(&d->book, x);
 		}

@@ -30,9 +30,8 @@ headstart_ended(struct headstart *h, int64_t now_ms)
 	if (ms < WINDOW_MS)
 		return;
 	per_s = (double)h->ended * 1000 / (double)ms;
-	h->per_s = h->per_s == 0 || per_s < h->per_s
-	    ? per_s
-	    : (h->per_s + per_s) / 2;
+	h->per_s =
+	    h->per_s == 0 || per_s < h->per_s ? per_s : (h->per_s + per_s) / 2;
 	h->since_ms = now_ms;
 	h->ended = 0;
 }
@@ -40,7 +39,7 @@ headstart_ended(struct headstart *h, int64_t now_ms)
 int
 headstart_room(const struct headstart *h, int64_t ms, int64_t now_ms)
 {
-	double n = pace(h, now_ms) * (double)ms / 1000;
+	double n = ms > 0 ? pace(h, now_ms) * (double)ms / 1000 : 0;
 
 	return n < ROOM_MAX ? (int)n : ROOM_MAX;
 }

@@ -21,7 +21,8 @@ struct headstart {
 
 /* An attempt has ended, whatever came of it. */
 void headstart_ended(struct headstart *h, int64_t now_ms);
-/* What ends in so many ms at this pace; a lane that stands still has none. */
+/* What ends in so many ms at this pace; a lane that stands still has none.
+ * Never negative. */
 int headstart_room(const struct headstart *h, int64_t ms, int64_t now_ms);
 
 #endif

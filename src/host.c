@@ -357,9 +357,10 @@ static bool
 gives_back(const struct host *h, const struct lane *l, int64_t now)
 {
 	return l->give_back || h->closed || l->gone || !l->mounted ||
-	    l->breaker.state == BREAKER_OPEN || lane_held_until(l) > now;
+	    l->breaker.state != BREAKER_CLOSED || lane_held_until(l) > now;
 }
 
+/* Afterwards the lane has to show anew that it is quick. */
 static void
 give_back(struct host *h, struct lane *l)
 {
@@ -370,8 +371,8 @@ give_back(struct host *h, struct lane *l)
 		release(h, l, delivery_of(i), ENDING_NOT_STARTED,
 		    "claimed ahead, and its turn did not come");
 	l->give_back = false;
-	log_event(LOG_DEBUG, "given_back",
-	    "what was claimed ahead is released",
+	l->pace = (struct headstart){0};
+	log_event(LOG_DEBUG, "given_back", "what was claimed ahead is released",
 	    LOG_STR("subscriber", l->subscriber->id), LOG_INT("items", n));
 }
 
@@ -380,15 +381,17 @@ static void
 on_held_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct host *h = arg;
-	int64_t most = 2 * h->setup.config->dispatch.head_start_ms;
-	int64_t now = loop_now_ms();
+	int64_t now = loop_now_ms(), age;
 	struct delivery *d;
+	struct lane *l;
 
 	TAILQ_FOREACH (d, &h->setup.book->list[DELIVERY_BUFFERED], entry) {
-		if (now - d->claimed_ms <= (most > HELD_MS ? most : HELD_MS))
+		age = now - d->claimed_ms;
+		if (age <= HELD_MS)
 			break; /* they are in the order of their claims */
-		if (d->held)
-			((struct lane *)d->lane)->give_back = true;
+		l = d->lane;
+		if (d->held && age > 2 * lane_head_start_ms(h->setup.lanes, l))
+			l->give_back = true;
 	}
 	host_step(h);
 }

@@ -501,6 +501,20 @@ lane_can_start(const struct lanes *ls, const struct lane *l)
 		ls->busy + ls->workers < ls->config->plugins.max_processes);
 }
 
+/* At twice of it, what is held is given back. */
+int64_t
+lane_head_start_ms(const struct lanes *ls, const struct lane *l)
+{
+	const struct config *c = ls->config;
+	const struct tuning_margin *m = &c->dispatch.margin;
+	int64_t spare = l->tuning.lease_ms - l->tuning.deadline_ms -
+	    m->kill_grace_ms - m->settle_margin_ms / 2;
+
+	return spare / 2 < c->dispatch.head_start_ms
+	    ? spare / 2
+	    : c->dispatch.head_start_ms;
+}
+
 int64_t
 lane_held_until(const struct lane *l)
 {

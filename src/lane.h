@@ -179,6 +179,9 @@ int lane_free_slots(const struct lane *l);
 int lane_room(const struct lane *l, int64_t now_ms);
 /* The same with so many free slots. */
 int lane_room_of(const struct lane *l, int slots, int64_t now_ms);
+/* What it finishes in this time it may hold: dispatch.head_start, or half of
+ * what its lease has to spare. */
+int64_t lane_head_start_ms(const struct lanes *ls, const struct lane *l);
 /* Held, or broken off, until then. */
 int64_t lane_held_until(const struct lane *l);
 /* A slot, a credit, and a process if it needs its own, are free for it. */

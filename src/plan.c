@@ -114,18 +114,16 @@ count_wanted(struct plan *p, const struct lanes *ls)
 {
 	struct lane *l;
 
-	p->own_process = p->processes_wanted = 0;
+	p->processes_wanted = 0;
 	TAILQ_FOREACH (l, &ls->list, entry)
 		l->installation->wanted = 0;
 	TAILQ_FOREACH (l, &ls->list, entry) {
 		int64_t n = is_at_work(l) ? l->tuning.concurrency : 0;
 
-		if (l->worker) {
+		if (l->worker)
 			l->installation->wanted += n;
-		} else {
-			p->own_process++;
+		else
 			p->processes_wanted += n;
-		}
 	}
 }
 
@@ -142,30 +140,29 @@ must_share(const struct plan *p, const struct lanes *ls, const struct lane *l)
 		return true;
 	if (l->worker)
 		return i->lanes > 1 && i->wanted >= i->credits;
-	return p->own_process > 1 &&
+	return ls->count > 1 &&
 	    p->processes_wanted >=
 	    ls->config->plugins.max_processes - ls->workers;
 }
 
-/* What is left of its lease must suffice when it starts. */
-static int64_t
-head_start_ms(const struct lane *l, const struct config *c)
-{
-	const struct tuning_margin *m = &c->dispatch.margin;
-	int64_t spare = l->tuning.lease_ms - l->tuning.deadline_ms -
-	    m->kill_grace_ms - m->settle_margin_ms / 2;
-
-	return spare / 2 < c->dispatch.head_start_ms
-	    ? spare / 2
-	    : c->dispatch.head_start_ms;
-}
-
-/* No more than half of the budget: it is there for all. */
+/* What is claimed ahead leaves the budget to others. */
 static bool
 is_half_free(const struct bus *b, const struct config *c)
 {
 	return (int64_t)bus_free_items(b) >= c->memory.max_items / 2 &&
 	    (int64_t)bus_free_bytes(b) >= c->memory.max_json_bytes / 2;
+}
+
+/* It is quick if in its head start all that may run ends at least once. */
+static int
+lane_ahead(const struct lanes *ls, const struct lane *l, int64_t now_ms)
+{
+	int n = headstart_room(&l->pace, lane_head_start_ms(ls, l), now_ms);
+	int64_t at_once = l->tuning.concurrency;
+
+	if (l->worker && l->installation->credits < at_once)
+		at_once = l->installation->credits;
+	return n >= at_once ? n : 0;
 }
 
 static void
@@ -178,12 +175,9 @@ set_ahead(struct plan *p, const struct lanes *ls, const struct bus *b,
 	count_wanted(p, ls);
 	TAILQ_FOREACH (l, &ls->list, entry) {
 		l->ahead = 0;
-		if (!half_free || l->doubtful || l->give_back ||
-		    l->breaker.state != BREAKER_CLOSED ||
-		    must_share(p, ls, l))
-			continue;
-		l->ahead = headstart_room(&l->pace, head_start_ms(l, c),
-		    now_ms);
+		if (half_free && l->mounted && !l->doubtful && !l->give_back &&
+		    l->breaker.state == BREAKER_CLOSED && !must_share(p, ls, l))
+			l->ahead = lane_ahead(ls, l, now_ms);
 	}
 }
 

@@ -4,9 +4,10 @@
  * Only what can start now: free slots of the subscriber, free processes or
  * a worker's free credits, free items and bytes of the bus; and what a quick
  * lane may hold ahead (headstart.h), which is set here.  What is scarce is
- * shared by the lanes of the round, and where it is nobody has a head start.  A lane whose first delivery needs more bytes than are free
- * is served first, and alone, as soon as there is enough; until then the
- * others may use only what it leaves.  Time comes in.
+ * shared by the lanes of the round, and where it is nobody has a head start.
+ * A lane whose first delivery needs more bytes than are free is served first,
+ * and alone, as soon as there is enough; until then the others may use only
+ * what it leaves.  Time comes in.
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -27,8 +28,7 @@ struct plan {
 	size_t lanes; /* 0: nothing to claim */
 	int items;
 	int processes; /* free for handlers that have one each */
-	int own_process; /* lanes of such handlers */
-	int64_t processes_wanted; /* by those of them that are at work */
+	int64_t processes_wanted; /* by such that are at work */
 	int64_t bytes;
 	int64_t last_lane;
 	int last_limit;
