@@ -62,7 +62,9 @@ shared_left(const struct plan *p, const struct lane *l)
 static void
 take_shared(struct plan *p, const struct lane *l, int n)
 {
-	if (n > shared_left(p, l)) /* the others are claimed ahead */
+	if (n > lane_free_slots(l) - l->held) /* the others are held */
+		n = lane_free_slots(l) - l->held;
+	if (n > shared_left(p, l))
 		n = shared_left(p, l);
 	if (n <= 0)
 		return;
