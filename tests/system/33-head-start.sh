@@ -6,7 +6,7 @@
 . "$(dirname "$0")/admin-lib.sh"
 begin_daemon head-start
 PLUGINS=$ROOT/tests/plugins
-QUICK=2500 # long enough to show a pace
+QUICK=1500 # long enough to show a pace
 EIGHT='deadline: 60s
     concurrency: 8
     retry: {base: 100ms, cap: 300ms, max_attempts: 3, max_crashes: 3}'
@@ -95,6 +95,10 @@ if command -v curl >/dev/null; then
 	status=$(ask /v1/status)
 	is "status tells them apart" "$(json "$status" lanes,0,in_flight) $([ \
 	    "$(json "$status" lanes,0,held)" -gt 8 ] && echo held)" "8 held"
+	like "so does outboxctl status" "$(ctl -c "$T/outboxd.yaml" status)" \
+	    "*lane test.a.h 1, 8 in flight, [1-9]*[0-9] held*"
+	is "and its JSON" "$(json "$(ctl -c "$T/outboxd.yaml" status --json)" \
+	    lanes_here,0,in_flight)" 8
 	is "the bus has them as buffered" "$([ "$(json "$status" bus,buffered)" \
 	    -gt 8 ] && echo yes)" yes
 	is "the metrics have them" "$([ "$(metric \
@@ -155,7 +159,7 @@ stop_daemon
 with 250ms
 start_daemon "$T/outboxd.yaml" || exit 70
 HANDLER=$EIGHT worker pause
-tell_many 9000 pause ack
+tell_many 6000 pause ack
 wait_for $SLOW more_than 1500 pause delivered
 ctl subscriber pause test.pause.h --reason "for a test" >/dev/null
 passes "a lane that is paused gives back what it holds" \
@@ -163,8 +167,8 @@ passes "a lane that is paused gives back what it holds" \
 is "untried" "$(untried pause)" "pending|0|0|t"
 is "and is not claimed again" "$(in_status pause claimed)" 0
 ctl subscriber resume test.pause.h >/dev/null
-passes "resumed, it gets the rest" wait_for 120 exactly 9000 pause delivered
-is "and each ran once" "$(ends pause)" "9000 9000"
+passes "resumed, it gets the rest" wait_for 120 exactly 6000 pause delivered
+is "and each ran once" "$(ends pause)" "6000 6000"
 
 # ---- a lane that turns slow ----
 gate slow 600
