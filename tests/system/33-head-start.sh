@@ -33,7 +33,7 @@ with() {
 
 in_status() { # NAME STATUS
 	sql "SELECT count(*) FROM outbox.deliveries
-	    WHERE subscriber_id = 'test.$1.h' AND status = '$2'"
+	    WHERE subscriber_id LIKE 'test.$1.%' AND status = '$2'"
 }
 
 # more_than N NAME STATUS, for wait_for; exactly N NAME STATUS
@@ -48,17 +48,17 @@ exactly() {
 untried() {
 	sql "SELECT DISTINCT status, attempt_count, crash_count,
 	    last_error IS NULL FROM outbox.deliveries WHERE
-	    subscriber_id = 'test.$1.h' AND status NOT IN ('delivered', 'claimed')"
+	    subscriber_id LIKE 'test.$1.%' AND status NOT IN ('delivered', 'claimed')"
 }
 
 given_back() { # NAME: how many, by their history
 	sql "SELECT count(*) FROM outbox.attempts
-	    WHERE subscriber_id = 'test.$1.h' AND outcome = 'not_started'"
+	    WHERE subscriber_id LIKE 'test.$1.%' AND outcome = 'not_started'"
 }
 
 ends() { # NAME: of its events, deliveries and how often each ran to its end
 	sql "SELECT event_id FROM outbox.deliveries
-	    WHERE subscriber_id = 'test.$1.h'" | sort >"$T/events"
+	    WHERE subscriber_id LIKE 'test.$1.%'" | sort >"$T/events"
 	sed -n 's/^end [^ ]* [^ ]* [^ ]* \([^ ]*\) .*/\1/p' "$T/record" | sort |
 	    join - "$T/events" >"$T/ends"
 	echo "$(lines "$T/ends") $(sort -u "$T/ends" | grep -c '')"
@@ -159,16 +159,16 @@ stop_daemon
 with 250ms
 start_daemon "$T/outboxd.yaml" || exit 70
 HANDLER=$EIGHT worker pause
-tell_many 6000 pause ack
-wait_for $SLOW more_than 1500 pause delivered
+tell_many 4000 pause "sleep 0.01; ack"
+wait_for $SLOW more_than 800 pause delivered
 ctl subscriber pause test.pause.h --reason "for a test" >/dev/null
 passes "a lane that is paused gives back what it holds" \
     wait_for $SLOW exactly 0 pause claimed
 is "untried" "$(untried pause)" "pending|0|0|t"
 is "and is not claimed again" "$(in_status pause claimed)" 0
 ctl subscriber resume test.pause.h >/dev/null
-passes "resumed, it gets the rest" wait_for 120 exactly 6000 pause delivered
-is "and each ran once" "$(ends pause)" "6000 6000"
+passes "resumed, it gets the rest" wait_for 120 exactly 4000 pause delivered
+is "and each ran once" "$(ends pause)" "4000 4000"
 
 # ---- a lane that turns slow ----
 gate slow 600
@@ -188,6 +188,48 @@ passes "which are delivered at last" \
 is "and no two ran the same" "$(ends slow)" "$((QUICK + 608)) $((QUICK + 608))"
 stop_daemon TERM
 stop_daemon TERM "$first"
+
+# ---- a worker that dies while its lane holds ----
+with 5s
+start_daemon "$T/outboxd.yaml" || exit 70
+HANDLER=$EIGHT worker dies
+sql "SELECT count(*) FROM (SELECT outbox.publish('on.dies', 'v1',
+    json_build_object('do', CASE n WHEN $QUICK
+	THEN 'once $T/dies; exit 9' ELSE 'ack' END))
+    FROM generate_series(1, $QUICK + 1000) n) x" >/dev/null
+passes "behind a worker that dies all are delivered" \
+    wait_for $SLOW exactly $((QUICK + 1000)) dies delivered
+is "and only what had begun died with it" "$(sql "SELECT count(*)
+    BETWEEN 1 AND 8 FROM outbox.attempts
+    WHERE subscriber_id = 'test.dies.h' AND outcome = 'crashed'")" t
+
+# ---- processes, and a lane that goes while it holds ----
+handler exec 'concurrency: 4' 'deadline: 60s' <<'SH'
+echo start >>"$T/run/exec"
+read -r event
+case $event in *gate*) until [ -e "$T/exec.go" ]; do sleep 0.05; done ;; esac
+SH
+sql "SELECT count(*) FROM (SELECT outbox.publish('on.exec', 'v1',
+    to_json(CASE WHEN n BETWEEN 301 AND 304 THEN 'gate' ELSE 'go' END))
+    FROM generate_series(1, 900) n) x" >/dev/null
+wait_for $SLOW exactly 300 exec delivered
+passes "quick processes have a head start, too" \
+    wait_for $SLOW more_than 4 exec claimed
+wait_for $SLOW has_lines 304 "$T/run/exec"
+is "no more than 4 run" "$(lines "$T/run/exec")" 304
+ctl plugin deactivate test.exec >/dev/null 2>"$T/err" || cat "$T/err"
+passes "a lane that goes keeps nothing" \
+    wait_for $SLOW exactly 0 exec claimed
+passes "all of it is paused" wait_for $SLOW exactly 600 exec paused
+is "for that reason, and not for a crash" "$(sql "SELECT DISTINCT pause_reason,
+    crash_count FROM outbox.deliveries WHERE subscriber_id = 'test.exec.run'
+    AND status = 'paused'")" "installation_inactive|0"
+is "nothing of it starts any more" "$(lines "$T/run/exec")" 304
+if command -v curl >/dev/null; then
+	passes "and nothing of it is left on the bus" wait_for $SLOW on_bus 0
+fi
+stop_daemon TERM
+is "a daemon that held for a lane that went stops with 0" $? 0
 
 # ---- without ----
 with 0
