@@ -83,7 +83,7 @@ lane_limit(const struct plan *p, const struct lane *l, int share,
 
 	if (l->limit_cap > 0 && n > l->limit_cap)
 		n = l->limit_cap;
-	if (l->doubtful)
+	if (l->doubtful && n > 1)
 		n = 1;
 	return n < share ? n : share;
 }
@@ -204,7 +204,7 @@ count_lanes(const struct lanes *ls, const struct lane *except, int64_t now_ms)
 
 void
 plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
-    const struct config *c, bool one_lane, int64_t now_ms)
+    const struct config *c, int64_t most_bytes, bool one_lane, int64_t now_ms)
 {
 	const struct lane *saving = saving_lane(ls, now_ms), *l;
 	int left = plan_free_items(ls, b, c), offered, limit;
@@ -218,11 +218,17 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 	set_ahead(p, ls, b, c, now_ms);
 	if (saving != NULL && left > 0 && shared_left(p, saving) > 0 &&
 	    p->bytes >= saving->need_bytes) {
+		if (most_bytes < saving->need_bytes)
+			most_bytes = saving->need_bytes;
+		if (p->bytes > most_bytes)
+			p->bytes = most_bytes;
 		add(p, saving, 1);
 		return;
 	}
 	if (saving != NULL)
 		p->bytes -= saving->need_bytes;
+	if (p->bytes > most_bytes)
+		p->bytes = most_bytes;
 	offered = p->bytes > 0 ? count_lanes(ls, saving, now_ms) : 0;
 	if (one_lane && offered > 1)
 		offered = 1;

@@ -116,7 +116,7 @@ holds(struct lane *l, int n)
 static void
 make(void)
 {
-	plan_make(&plan, &lanes, bus, config, false, NOW);
+	plan_make(&plan, &lanes, bus, config, INT64_MAX, false, NOW);
 	plan_clear(&plan);
 }
 
@@ -345,6 +345,20 @@ START_TEST(what_is_claimed_ahead_does_not_count_as_a_process)
 }
 END_TEST
 
+START_TEST(not_even_a_doubtful_lane_claims_without_a_process)
+{
+	struct lane *l = quick(1, "a.h", "a", false);
+
+	l->doubtful = true;
+	lanes.workers = 64;
+	make();
+	ck_assert_int_eq(plan.items, 0);
+	lanes.workers = 63;
+	make();
+	ck_assert_int_eq(plan.items, 1);
+}
+END_TEST
+
 START_TEST(one_that_finds_no_process_free_is_held)
 {
 	struct lane *l = quick(1, "a.h", "a", false);
@@ -373,4 +387,5 @@ UNIT_TESTS_FIXTURE(plan, setup, teardown,
     versions_that_share_a_subscriber_have_none,
     a_lane_that_can_take_all_processes_has_none_beside_others,
     what_is_claimed_ahead_does_not_count_as_a_process,
+    not_even_a_doubtful_lane_claims_without_a_process,
     one_that_finds_no_process_free_is_held)
