@@ -316,6 +316,7 @@ lane_answered(struct claimer *c, struct lane *l, const struct claim_row *row)
 		c->targets_due = true;
 		/* fall through */
 	case CLAIM_PAUSED:
+		l->give_back = l->held > 0;
 		l->poll_ms = c->setup.config->dispatch.poll_interval_ms;
 		l->poll_at_ms = c->sent_ms + loop_jitter(l->poll_ms);
 		break;
@@ -343,7 +344,7 @@ take_item(struct claimer *c, struct lane *l, struct delivery *d,
 	d->claimed_ms = c->sent_ms;
 	d->lease_ends_ms = c->sent_ms + l->tuning.lease_ms;
 	l->open++;
-	lane_take_slot(c->setup.lanes, l, loop_now_ms());
+	d->held = !lane_claimed(c->setup.lanes, l, loop_now_ms());
 	if (d->suspect)
 		c->setup.lanes->suspects++;
 	delivery_move(c->setup.book, d, DELIVERY_BUFFERED);
@@ -407,11 +408,12 @@ claim_answered(struct claimer *c, const PGresult *res)
 		c->called = false;
 	}
 	c->woken = false;
-	if (!any)
-		return;
-	c->last_items_ms = now;
-	sleeper_end(c->sleeper);
-	c->setup.arrived(c->setup.arg);
+	if (any) {
+		c->last_items_ms = now;
+		sleeper_end(c->sleeper);
+	}
+	if (any || c->setup.lanes->held > 0)
+		c->setup.arrived(c->setup.arg);
 }
 
 /*
@@ -629,7 +631,8 @@ arm_timer(struct claimer *c, int64_t now)
 	}
 	at = min64(at, lanes_remount_at(c->setup.lanes));
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
-		if (!l->mounted || l->gone || lane_free_slots(l) <= 0)
+		if (!l->mounted || l->gone ||
+		    (lane_free_slots(l) <= 0 && lane_room(l, now) <= 0))
 			continue;
 		if (lane_held_until(l) > now)
 			at = min64(at, lane_held_until(l));

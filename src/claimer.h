@@ -1,8 +1,9 @@
 /*
  * claimer.h - when to claim, and how much.
  *
- * Claims only what can start now: free slots and free budget, the lanes in
- * a round, so that a claim never ages in a queue.  The heartbeat rides on
+ * Claims only what can start now or, by a quick lane, within its head start:
+ * free slots and free budget, the lanes in a round, so that a claim never
+ * ages in a queue.  The heartbeat rides on
  * the idle claim; a busy daemon sends it alone.  An idle one announces that
  * it sleeps, claims once more, polls at 2, 4, 8 ... ms up to the interval
  * and is woken by NOTIFY; waking it gives the sleep up, so that a busy

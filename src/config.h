@@ -48,6 +48,7 @@ struct config_database {
 
 struct config_dispatch {
 	int64_t batch; /* rows of one claim, at most */
+	int64_t head_start_ms; /* 0: claim only what can start now */
 	int64_t poll_interval_ms;
 	int64_t unavailable_grace_ms;
 	struct tuning_margin margin; /* kill_grace, settle_margin */

@@ -63,6 +63,16 @@ const struct configkey configkeys[] = {
 	.help = "deliveries that one claim takes at most",
     },
     {
+	.name = "dispatch.head_start",
+	.type = CONFIGKEY_DURATION,
+	.offset = AT(dispatch.head_start_ms),
+	.preset = "250ms",
+	.min = "0ms",
+	.max = "5s",
+	.reloadable = true,
+	.help = "what a lane finishes in this time may be claimed ahead",
+    },
+    {
 	.name = "dispatch.lease",
 	.type = CONFIGKEY_DURATION,
 	.offset = AT(dispatch.tuning.lease_ms),

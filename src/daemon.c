@@ -162,11 +162,14 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	bus_tick(d->bus, loop_now_ms());
 	bus_complete(&x->item);
 	l->open--;
-	lane_give_credit(l);
+	if (!x->held)
+		lane_give_credit(l);
 	delivery_free(&d->book, x);
 	if (l->gone)
 		lanes_sweep(&d->lanes);
 	claimer_kick(d->claimer);
+	if (d->lanes.held > 0)
+		host_kick(d->host);
 	check_stopped(d);
 }
 
@@ -856,7 +859,8 @@ drop_deliveries(struct daemon *d)
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
-			lane_give_credit(l);
+			if (!x->held)
+				lane_give_credit(l);
 			bus_abandon(&x->item);
 			delivery_drop(&d->book, x);
 		}

@@ -48,6 +48,7 @@ struct delivery {
 	int attempt;
 	int crash_count;
 	bool suspect;
+	bool held; /* claimed ahead: it has no slot */
 	char *contract; /* id@version */
 	char graph[72]; /* fingerprint */
 	char *workspace;

@@ -20,6 +20,7 @@
 #include "xalloc.h"
 
 #define ERROR_MAX 4096
+#define HELD_MS 100 /* between looks at what is held */
 
 /* A running handler, and what it is for. */
 struct slot {
@@ -35,6 +36,7 @@ struct host {
 	LIST_HEAD(, slot) slots;
 	bool closed;
 	bool kicked;
+	struct event *held_timer;
 };
 
 static void host_step(void *arg);
@@ -62,7 +64,13 @@ finish(struct host *h, struct lane *l, struct delivery *d,
 
 	d->verdict = policy_decide(&l->retry, a);
 	d->finished_ms = now;
-	lane_give_slot(h->setup.lanes, l);
+	if (d->held) {
+		lane_let_go(h->setup.lanes, l);
+	} else {
+		lane_give_slot(h->setup.lanes, l);
+		if (d->started_ms != 0)
+			headstart_ended(&l->pace, now);
+	}
 	lane_break(h->setup.lanes, l, health(&d->verdict),
 	    outcome_name(d->verdict.outcome), now);
 	if (d->suspect)
@@ -81,6 +89,8 @@ finish(struct host *h, struct lane *l, struct delivery *d,
 	}
 	delivery_move(h->setup.book, d, DELIVERY_FINISHED);
 	h->setup.finished(h->setup.arg, d);
+	if (h->setup.lanes->held > 0)
+		host_kick(h);
 }
 
 static void
@@ -347,24 +357,104 @@ start_or_release(struct host *h, struct lane *l, struct delivery *d)
 		start(h, l, d);
 }
 
+/* --- what is held ----------------------------------------------------- */
+
+/* It waits longer than it should, or would not be started for a while. */
+static bool
+gives_back(const struct host *h, const struct lane *l, int64_t now)
+{
+	return l->give_back || h->closed || l->gone || !l->mounted ||
+	    l->breaker.state != BREAKER_CLOSED || lane_held_until(l) > now;
+}
+
+/* Afterwards the lane has to show anew that it is quick. */
+static void
+give_back(struct host *h, struct lane *l)
+{
+	struct bus_item *i;
+	int n = l->held;
+
+	while (l->held > 0 && bus_receive(l->topic, NULL, &i) == BUS_OK)
+		release(h, l, delivery_of(i), ENDING_NOT_STARTED,
+		    "claimed ahead, and its turn did not come");
+	l->give_back = false;
+	l->pace = (struct headstart){0};
+	log_event(LOG_DEBUG, "given_back", "what was claimed ahead is released",
+	    LOG_STR("subscriber", l->subscriber->id), LOG_INT("items", n));
+}
+
+/* A lane has become slow if the first that it holds waits so long. */
+static void
+on_held_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct host *h = arg;
+	int64_t now = loop_now_ms(), age;
+	struct delivery *d;
+	struct lane *l;
+
+	TAILQ_FOREACH (d, &h->setup.book->list[DELIVERY_BUFFERED], entry) {
+		age = now - d->claimed_ms;
+		if (age <= HELD_MS)
+			break; /* they are in the order of their claims */
+		l = d->lane;
+		if (d->held && age > 2 * lane_head_start_ms(h->setup.lanes, l))
+			l->give_back = true;
+	}
+	host_step(h);
+}
+
+/* --- the step --------------------------------------------------------- */
+
+/* Those that have a slot are before those that are held. */
+static bool
+next_is_held(const struct lane *l)
+{
+	return l->held > 0 && (int)bus_buffered(l->topic) <= l->held;
+}
+
+static bool
+may_take(const struct host *h, const struct lane *l, int64_t now)
+{
+	return !next_is_held(l) ||
+	    (!gives_back(h, l, now) && lane_can_start(h->setup.lanes, l));
+}
+
+static void
+take_next(struct host *h, struct lane *l, struct delivery *d)
+{
+	if (d->held) {
+		d->held = false;
+		lane_let_go(h->setup.lanes, l);
+		lane_take_slot(h->setup.lanes, l);
+	}
+	start_or_release(h, l, d);
+}
+
 static void
 host_step(void *arg)
 {
 	struct host *h = arg;
+	int64_t now = loop_now_ms();
 	struct bus_item *i;
 	struct lane *l;
 	bool more = false;
 
 	h->kicked = false;
-	bus_tick(h->setup.lanes->bus, loop_now_ms());
+	bus_tick(h->setup.lanes->bus, now);
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
-		while ((l->worker || runner_may_start(h->setup.runner)) &&
+		while (may_take(h, l, now) &&
+		    (l->worker || runner_may_start(h->setup.runner)) &&
 		    bus_receive(l->topic, NULL, &i) == BUS_OK)
-			start_or_release(h, l, delivery_of(i));
-		more |= !l->worker && bus_buffered(l->topic) > 0;
+			take_next(h, l, delivery_of(i));
+		if (next_is_held(l) && gives_back(h, l, now))
+			give_back(h, l);
+		more |= !l->worker && bus_buffered(l->topic) > 0 &&
+		    may_take(h, l, now);
 	}
 	if (more)
 		host_kick(h);
+	if (h->setup.lanes->held > 0 && !evtimer_pending(h->held_timer, NULL))
+		loop_timer_in(h->held_timer, HELD_MS);
 }
 
 void
@@ -398,6 +488,8 @@ on_pool_room(void *arg)
 	struct host *h = arg;
 
 	h->setup.room(h->setup.arg);
+	if (h->setup.lanes->held > 0)
+		host_kick(h);
 }
 
 static void
@@ -492,6 +584,9 @@ host_create(const struct host_setup *s)
 
 	h->setup = *s;
 	LIST_INIT(&h->slots);
+	h->held_timer = evtimer_new(loop_base(s->loop), on_held_timer, h);
+	if (h->held_timer == NULL)
+		panic("out of memory");
 	return h;
 }
 
@@ -504,6 +599,7 @@ host_free(struct host *h)
 	if (h == NULL)
 		return;
 	loop_forget(h->setup.loop, h);
+	event_free(h->held_timer);
 	while ((s = LIST_FIRST(&h->slots)) != NULL) {
 		LIST_REMOVE(s, entry);
 		free(s);

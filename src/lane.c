@@ -494,10 +494,43 @@ lane_free_slots(const struct lane *l)
 	    : n;
 }
 
+/* Those that are held take slots first, and are made up for in big lots. */
+int
+lane_room_of(const struct lane *l, int slots, int64_t now_ms)
+{
+	int n = (slots > 0 ? slots : 0) - l->held;
+
+	if (l->held <= l->ahead / 2)
+		n += l->ahead;
+	return min_int(n, breaker_room(&l->breaker, now_ms));
+}
+
 int
 lane_room(const struct lane *l, int64_t now_ms)
 {
-	return min_int(lane_free_slots(l), breaker_room(&l->breaker, now_ms));
+	return lane_room_of(l, lane_free_slots(l), now_ms);
+}
+
+bool
+lane_can_start(const struct lanes *ls, const struct lane *l)
+{
+	return lane_free_slots(l) > 0 &&
+	    (l->worker ||
+		ls->busy + ls->workers < ls->config->plugins.max_processes);
+}
+
+/* At twice of it, what is held is given back. */
+int64_t
+lane_head_start_ms(const struct lanes *ls, const struct lane *l)
+{
+	const struct config *c = ls->config;
+	const struct tuning_margin *m = &c->dispatch.margin;
+	int64_t spare = l->tuning.lease_ms - l->tuning.deadline_ms -
+	    m->kill_grace_ms - m->settle_margin_ms / 2;
+
+	return spare / 2 < c->dispatch.head_start_ms
+	    ? spare / 2
+	    : c->dispatch.head_start_ms;
 }
 
 int64_t
@@ -510,7 +543,7 @@ lane_held_until(const struct lane *l)
 }
 
 void
-lane_take_slot(struct lanes *ls, struct lane *l, int64_t now_ms)
+lane_take_slot(struct lanes *ls, struct lane *l)
 {
 	l->busy++;
 	l->subscriber->busy++;
@@ -518,11 +551,34 @@ lane_take_slot(struct lanes *ls, struct lane *l, int64_t now_ms)
 		l->installation->taken++;
 	else
 		ls->busy++;
+}
+
+bool
+lane_claimed(struct lanes *ls, struct lane *l, int64_t now_ms)
+{
+	bool starts = l->held == 0 && lane_can_start(ls, l);
+
+	if (starts)
+		lane_take_slot(ls, l);
+	else {
+		l->held++;
+		ls->held++;
+	}
 	if (breaker_start(&l->breaker, now_ms) == BREAKER_PROBES)
 		log_event(LOG_INFO, "breaker_half_open",
 		    "one delivery is tried",
 		    LOG_STR("subscriber", l->subscriber->id),
 		    LOG_STR("version", l->plugin_version));
+	return starts;
+}
+
+void
+lane_let_go(struct lanes *ls, struct lane *l)
+{
+	if (l->held <= 0)
+		panic("%s holds nothing", l->subscriber->id);
+	l->held--;
+	ls->held--;
 }
 
 void

@@ -26,6 +26,7 @@
 #include <sys/queue.h>
 
 #include "breaker.h"
+#include "headstart.h"
 #include "log.h"
 #include "manifest.h"
 #include "policy.h"
@@ -42,7 +43,7 @@ struct subscriber {
 	TAILQ_ENTRY(subscriber) entry;
 	char *id;
 	int lanes;
-	int busy; /* deliveries buffered or running, all lanes */
+	int busy; /* slots taken, all lanes */
 	void *tally; /* its counters, which stats know; NULL: not yet */
 };
 
@@ -54,8 +55,9 @@ struct installation {
 	/* a worker's: calls may be claimed while taken < credits */
 	void *pool; /* the host's; NULL: none, or not yet */
 	int credits; /* told by the pool */
-	int taken; /* claimed, and their settle not yet answered */
+	int taken; /* have one, and their settle is not yet answered */
 	int planned; /* the plan's */
+	int64_t wanted; /* the plan's */
 };
 
 struct lane {
@@ -90,7 +92,11 @@ struct lane {
 	char break_reason[24]; /* outcome of the last failure */
 
 	/* when to claim */
-	int busy; /* deliveries buffered or running */
+	int busy; /* deliveries that have a slot: soon to start, or running */
+	int held; /* claimed ahead: on the topic, behind those that have one */
+	int ahead; /* how many these may be now */
+	struct headstart pace;
+	bool give_back; /* what is held is to be released */
 	int open; /* deliveries not yet ended, that is settled */
 	int64_t hold_until_ms;
 	int64_t back_off_ms;
@@ -118,6 +124,7 @@ struct lanes {
 	TAILQ_HEAD(, installation) installations;
 	size_t count;
 	int busy; /* of all lanes that need a process each */
+	int held; /* of all lanes */
 	int workers; /* worker processes */
 	int suspects; /* claimed and not yet ended; at most one */
 };
@@ -171,12 +178,23 @@ void lane_back_off(struct lane *l, int64_t now_ms);
 
 /* Slots of the subscriber and credits of the worker. */
 int lane_free_slots(const struct lane *l);
-/* The same, as far as the breaker lets. */
+/* How many may be claimed: for these, and ahead, as far as the breaker lets. */
 int lane_room(const struct lane *l, int64_t now_ms);
+/* The same with so many free slots. */
+int lane_room_of(const struct lane *l, int slots, int64_t now_ms);
+/* What it finishes in this time it may hold: dispatch.head_start, or half of
+ * what its lease has to spare. */
+int64_t lane_head_start_ms(const struct lanes *ls, const struct lane *l);
 /* Held, or broken off, until then. */
 int64_t lane_held_until(const struct lane *l);
-void lane_take_slot(struct lanes *ls, struct lane *l, int64_t now_ms);
+/* A slot, a credit, and a process if it needs its own, are free for it. */
+bool lane_can_start(const struct lanes *ls, const struct lane *l);
+void lane_take_slot(struct lanes *ls, struct lane *l);
 void lane_give_slot(struct lanes *ls, struct lane *l);
+/* One is claimed.  True: it has a slot now; false: it is held. */
+bool lane_claimed(struct lanes *ls, struct lane *l, int64_t now_ms);
+/* One that was held is not any more. */
+void lane_let_go(struct lanes *ls, struct lane *l);
 /* The settle is answered: the credit comes back. */
 void lane_give_credit(struct lane *l);
 /* How an attempt went, for the breaker; why is the outcome's name. */

@@ -103,6 +103,7 @@ take_lane(struct snapshot_lane *to, const struct lane *l, int64_t now)
 	    .gone = l->gone,
 	    .in_flight = l->busy,
 	    .concurrency = l->tuning.concurrency,
+	    .held = l->held,
 	    .held_ms = left_ms(l->hold_until_ms, now),
 	    .breaker = breaker_state_name(l->breaker.state),
 	    .break_reason = l->break_reason,

@@ -62,6 +62,12 @@ shared_left(const struct plan *p, const struct lane *l)
 static void
 take_shared(struct plan *p, const struct lane *l, int n)
 {
+	if (n > lane_free_slots(l) - l->held) /* the others are held */
+		n = lane_free_slots(l) - l->held;
+	if (n > shared_left(p, l))
+		n = shared_left(p, l);
+	if (n <= 0)
+		return;
 	if (l->worker)
 		l->installation->planned += n;
 	else
@@ -72,13 +78,12 @@ static int
 lane_limit(const struct plan *p, const struct lane *l, int share,
     int64_t now_ms)
 {
-	int n = lane_room(l, now_ms), shared = shared_left(p, l);
+	int slots = lane_free_slots(l), shared = shared_left(p, l);
+	int n = lane_room_of(l, slots < shared ? slots : shared, now_ms);
 
-	if (n > shared)
-		n = shared;
 	if (l->limit_cap > 0 && n > l->limit_cap)
 		n = l->limit_cap;
-	if (l->doubtful)
+	if (l->doubtful && n > 1)
 		n = 1;
 	return n < share ? n : share;
 }
@@ -96,6 +101,89 @@ add(struct plan *p, const struct lane *l, int limit)
 	p->last_lane = l->target_id;
 	p->last_limit = limit;
 }
+
+/* --- head start ------------------------------------------------------- */
+
+static bool
+is_at_work(const struct lane *l)
+{
+	return l->mounted && !l->gone && (l->busy > 0 || l->held > 0);
+}
+
+/* What those that are at work may run at once, for each kind of scarcity. */
+static void
+count_wanted(struct plan *p, const struct lanes *ls)
+{
+	struct lane *l;
+
+	p->processes_wanted = 0;
+	TAILQ_FOREACH (l, &ls->list, entry)
+		l->installation->wanted = 0;
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		int64_t n = is_at_work(l) ? l->tuning.concurrency : 0;
+
+		if (l->worker)
+			l->installation->wanted += n;
+		else
+			p->processes_wanted += n;
+	}
+}
+
+/*
+ * What falls free goes to what is held first: where others may come, there
+ * must be room for them beside.
+ */
+static bool
+must_share(const struct plan *p, const struct lanes *ls, const struct lane *l)
+{
+	const struct installation *i = l->installation;
+
+	if (l->subscriber->lanes > 1)
+		return true;
+	if (l->worker)
+		return i->lanes > 1 && i->wanted >= i->credits;
+	return ls->count > 1 &&
+	    p->processes_wanted >=
+	    ls->config->plugins.max_processes - ls->workers;
+}
+
+/* What is claimed ahead leaves the budget to others. */
+static bool
+is_half_free(const struct bus *b, const struct config *c)
+{
+	return (int64_t)bus_free_items(b) >= c->memory.max_items / 2 &&
+	    (int64_t)bus_free_bytes(b) >= c->memory.max_json_bytes / 2;
+}
+
+/* It is quick if in its head start all that may run ends at least once. */
+static int
+lane_ahead(const struct lanes *ls, const struct lane *l, int64_t now_ms)
+{
+	int n = headstart_room(&l->pace, lane_head_start_ms(ls, l), now_ms);
+	int64_t at_once = l->tuning.concurrency;
+
+	if (l->worker && l->installation->credits < at_once)
+		at_once = l->installation->credits;
+	return n >= at_once ? n : 0;
+}
+
+static void
+set_ahead(struct plan *p, const struct lanes *ls, const struct bus *b,
+    const struct config *c, int64_t now_ms)
+{
+	bool half_free = is_half_free(b, c);
+	struct lane *l;
+
+	count_wanted(p, ls);
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		l->ahead = 0;
+		if (half_free && l->mounted && !l->doubtful && !l->give_back &&
+		    l->breaker.state == BREAKER_CLOSED && !must_share(p, ls, l))
+			l->ahead = lane_ahead(ls, l, now_ms);
+	}
+}
+
+/* --- the plan --------------------------------------------------------- */
 
 /* How many lanes may be asked; 0 unless one of them is due itself. */
 static int
@@ -127,6 +215,7 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 	};
 	TAILQ_FOREACH (l, &ls->list, entry)
 		l->installation->planned = 0;
+	set_ahead(p, ls, b, c, now_ms);
 	if (saving != NULL && left > 0 && shared_left(p, saving) > 0 &&
 	    p->bytes >= saving->need_bytes) {
 		if (most_bytes < saving->need_bytes)

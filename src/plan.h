@@ -2,10 +2,12 @@
  * plan.h - which lanes the next claim asks, and how much for each.
  *
  * Only what can start now: free slots of the subscriber, free processes or
- * a worker's free credits, free items and bytes of the bus.  What is scarce is shared by the lanes
- * of the round.  A lane whose first delivery needs more bytes than are free
- * is served first, and alone, as soon as there is enough; until then the
- * others may use only what it leaves.  Time comes in.
+ * a worker's free credits, free items and bytes of the bus; and what a quick
+ * lane may hold ahead (headstart.h), which is set here.  What is scarce is
+ * shared by the lanes of the round, and where it is nobody has a head start.
+ * A lane whose first delivery needs more bytes than are free is served first,
+ * and alone, as soon as there is enough; until then the others may use only
+ * what it leaves.  Time comes in.
  */
 #ifndef PLAN_H
 #define PLAN_H
@@ -26,6 +28,7 @@ struct plan {
 	size_t lanes; /* 0: nothing to claim */
 	int items;
 	int processes; /* free for handlers that have one each */
+	int64_t processes_wanted; /* by such that are at work */
 	int64_t bytes;
 	int64_t last_lane;
 	int last_limit;

@@ -31,6 +31,7 @@ struct snapshot_lane {
 	bool available; /* can be executed here */
 	bool gone; /* no target any more; ends soon */
 	int in_flight, concurrency;
+	int held; /* claimed ahead, not among those in flight */
 	int64_t held_ms;
 	const char *breaker, *break_reason;
 	int breaker_failures;

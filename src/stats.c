@@ -184,6 +184,7 @@ dump_lane(const struct lane *l)
 	    LOG_STR("version", l->plugin_version),
 	    LOG_INT("target", l->target_id), LOG_BOOL("available", l->mounted),
 	    LOG_BOOL("gone", l->gone), LOG_INT("busy", l->busy),
+	    LOG_INT("held", l->held), LOG_INT("ahead", l->ahead),
 	    LOG_INT("concurrency", l->tuning.concurrency),
 	    LOG_INT("held_ms", held > 0 ? held : 0),
 	    LOG_STR("breaker", breaker_state_name(l->breaker.state)),

@@ -122,6 +122,7 @@ add_lane(cJSON *list, const struct snapshot_lane *l)
 	flag(o, "available", l->available);
 	flag(o, "gone", l->gone);
 	number(o, "in_flight", l->in_flight);
+	number(o, "held", l->held);
 	number(o, "concurrency", l->concurrency);
 	number(o, "held_ms", l->held_ms);
 	add_depth(o, l);

@@ -66,6 +66,10 @@ too_large:
 int
 units_parse_duration(const char *text, int64_t *ms, struct err *e)
 {
+	if (strcmp(text, "0") == 0) {
+		*ms = 0;
+		return 0;
+	}
 	return parse(durations, "duration", "250ms, 10s, 5m, 1h or 7d", text,
 	    ms, e);
 }

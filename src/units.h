@@ -1,7 +1,7 @@
 /*
  * units.h - durations and sizes as people write them.  Pure.
  *
- * A duration is digits and one of ms s m h d: "250ms", "10s", "7d".
+ * A duration is digits and one of ms s m h d: "250ms", "10s", "7d"; or "0".
  * A size is digits and none or one of K M G (powers of 1024): "64M", "4096".
  * No signs, no fractions, no blanks; what overflows is refused.
  */

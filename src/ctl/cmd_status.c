@@ -278,10 +278,11 @@ verdict(const struct status *s, int *code)
 
 /* What the socket told, as it told it; null where it did not. */
 static void
-add_told(cJSON *object, const struct status *s, const char *key)
+add_told(cJSON *object, const struct status *s, const char *key,
+    const char *as_told)
 {
 	cJSON *told = s->here != NULL
-	    ? cJSON_GetObjectItemCaseSensitive(s->here->root, key)
+	    ? cJSON_GetObjectItemCaseSensitive(s->here->root, as_told)
 	    : NULL;
 
 	if (told == NULL)
@@ -318,6 +319,15 @@ say_here(const struct toplook *l)
 			    (double)l->duties[i].age_ms / 1000);
 		printf("%s\n", l->duties[i].overdue ? ", OVERDUE" : "");
 	}
+	for (size_t i = 0; i < l->n_lanes; i++) {
+		if (l->lanes[i].in_flight <= 0 && l->lanes[i].held <= 0)
+			continue;
+		say_word("  lane ", l->lanes[i].subscriber);
+		say_word(" ", l->lanes[i].version);
+		printf(", %lld in flight, %lld held\n",
+		    (long long)l->lanes[i].in_flight,
+		    (long long)(l->lanes[i].held > 0 ? l->lanes[i].held : 0));
+	}
 }
 
 static void
@@ -336,8 +346,9 @@ say_json(const struct status *s, const char *word)
 	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
 	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
 	cJSON_AddItemToObject(object, "horizon_holders", out_rows(s->holders));
-	add_told(object, s, "links");
-	add_told(object, s, "duties");
+	add_told(object, s, "links", "links");
+	add_told(object, s, "duties", "duties");
+	add_told(object, s, "lanes_here", "lanes");
 	list = cJSON_AddArrayToObject(object, "problems");
 	for (i = 0; i < s->n_problems; i++) {
 		item = cJSON_CreateObject();

@@ -123,6 +123,7 @@ read_lanes(struct toplook *l)
 		    .pending = number(o, "pending"),
 		    .in_flight = number(o, "in_flight"),
 		    .concurrency = number(o, "concurrency"),
+		    .held = number(o, "held"),
 		    .paused = number(o, "paused"),
 		    .oldest_ms = number(o, "oldest_pending_ms"),
 		    .ended = ended(o),

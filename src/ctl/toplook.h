@@ -36,6 +36,7 @@ struct toplook_lane {
 	const char *subscriber, *version;
 	bool available;
 	int64_t pending, in_flight, concurrency, paused, oldest_ms;
+	int64_t held; /* claimed ahead */
 	int64_t ended; /* attempts, since the daemon's start */
 	double rate; /* of these, a second; by toplook_rates() */
 	const char *breaker;

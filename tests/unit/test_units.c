@@ -23,6 +23,7 @@ size(const char *text)
 START_TEST(each_unit_has_its_factor)
 {
 	ck_assert_int_eq(duration("250ms"), 250);
+	ck_assert_int_eq(duration("0"), 0);
 	ck_assert_int_eq(duration("10s"), 10000);
 	ck_assert_int_eq(duration("5m"), 300000);
 	ck_assert_int_eq(duration("1h"), 3600000);
