@@ -109,7 +109,8 @@ SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
 SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
 # Built with the tests, so that they go on to build.
 BENCH_BIN = $(BUILD)/bench/bus $(BUILD)/bench/calls $(BUILD)/bench/noop \
-    $(BUILD)/bench/spawn
+    $(BUILD)/bench/publisher $(BUILD)/bench/rival $(BUILD)/bench/spawn \
+    $(BUILD)/bench/spawnrate $(BUILD)/bench/stamp
 
 .PHONY: all
 all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)
