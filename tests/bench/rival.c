@@ -47,7 +47,10 @@ static PGresult *
 run(PGconn *c, const char *name, const char *a, const char *b)
 {
 	const char *params[] = {a, b};
-	PGresult *r = PQexecPrepared(c, name, b != NULL ? 2 : a != NULL ? 1 : 0,
+	PGresult *r = PQexecPrepared(c, name,
+	    b != NULL	    ? 2
+		: a != NULL ? 1
+			    : 0,
 	    params, NULL, NULL, 0);
 
 	if (PQresultStatus(r) != PGRES_TUPLES_OK &&
@@ -79,8 +82,8 @@ ids_of(const PGresult *r)
 
 	*at++ = '{';
 	for (int i = 0; i < n; i++)
-		at += sprintf(at, "%s%s", i > 0 ? "," : "",
-		    PQgetvalue(r, i, 0));
+		at +=
+		    sprintf(at, "%s%s", i > 0 ? "," : "", PQgetvalue(r, i, 0));
 	strcpy(at, "}");
 	return text;
 }
@@ -262,7 +265,8 @@ main(int argc, char **argv)
 		start(argv[1], n--);
 	while (wait(&status) > 0)
 		bad |= status != 0;
-	printf("%.0f\n", (double)shared->done * 1e6 /
-	    (double)(shared->last - shared->first));
+	printf("%.0f\n",
+	    (double)shared->done * 1e6 /
+		(double)(shared->last - shared->first));
 	return bad;
 }

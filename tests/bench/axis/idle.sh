@@ -18,7 +18,7 @@ idle_case() { # CASE
 	server=$(server_ticks)
 	xacts=$(idle_xacts)
 	sleep "$seconds"
-	xacts=$(($(idle_xacts) - xacts - 1)) # but for our own look
+	xacts=$(($(idle_xacts) - xacts - 2)) # but for our own looks
 	cpu=$(($(ticks "$DAEMON" also) - cpu))
 	server=$(($(server_ticks) - server))
 	began=$((($(now_ms) - began) / 1000))

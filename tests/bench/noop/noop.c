@@ -1,7 +1,8 @@
 /*
  * noop [FILE | --never] - acknowledges, and nothing else; with FILE it first
  * appends the "id" that the body begins with and the time at which it was
- * handed over.  With --never it takes calls and answers none.
+ * handed over.  With --never it takes calls and answers none.  Its handlers
+ * are ack, ack2 .. ack64.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -12,6 +13,9 @@
 
 #include "outbox-plugin.h"
 
+#define HANDLERS 64
+
+static char names[HANDLERS + 1][8];
 static int stamps = -1;
 
 static struct outbox_result
@@ -56,10 +60,10 @@ main(int argc, char **argv)
 			return 78;
 	}
 	outbox_plugin_handler(p, "ack", fn);
-	outbox_plugin_handler(p, "ack2", fn);
-	outbox_plugin_handler(p, "ack3", fn);
-	outbox_plugin_handler(p, "ack4", fn);
-	outbox_plugin_handler(p, "ack5", fn);
+	for (int i = 2; i <= HANDLERS; i++) {
+		snprintf(names[i], sizeof(names[i]), "ack%d", i);
+		outbox_plugin_handler(p, names[i], fn);
+	}
 	outbox_plugin_max_in_flight(p, 1024);
 	return outbox_plugin_run(p);
 }

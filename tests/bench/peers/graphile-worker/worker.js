@@ -5,8 +5,9 @@
  * worker.js stamp AT_ONCE FILE       until it is killed
  *
  * Tasks ack, ack2 .. ack5.  Draining uses its batches: a local queue, and
- * completions gathered; QUEUE_SIZE and BATCH_DELAY change them.  Stamping,
- * where latency counts, uses neither.
+ * completions gathered; QUEUE_SIZE and BATCH_DELAY change them.  With
+ * UNTIL=some more than COUNT wait, and it ends when COUNT are handled.
+ * Stamping, where latency counts, uses neither.
  */
 const fs = require('fs');
 const { Pool } = require('pg');
@@ -61,7 +62,7 @@ async function drain() {
 		failJobBatchDelay: delay,
 	});
 	await all;
-	for (;;) {
+	while (process.env.UNTIL !== 'some') {
 		const { rows } = await pgPool.query('SELECT EXISTS (SELECT FROM '
 			+ 'graphile_worker._private_jobs) AS some');
 		if (!rows[0].some)
