@@ -131,6 +131,11 @@ metered() {
 
 # ---- outboxd ----
 
+# nth N: the name of handler, task or queue N: ack, ack2, ack3 ..
+nth() {
+	echo "ack$([ "$1" -eq 1 ] || echo "$1")"
+}
+
 # bundle NAME HANDLERS PROGRAM [ARGUMENT...]: worker plugin bench.NAME; each
 # of its handlers ack, ack2 .. gets every event of on.NAME@v1.  PROTOCOL=exec
 # makes it one of exec.
@@ -149,13 +154,13 @@ bundle() {
 		    "$name" "${PROTOCOL:-worker}"
 		printf 'command: [run%s]\nhandlers:\n' "$args"
 		while [ "$n" -le "$handlers" ]; do
-			printf '  ack%s:\n    version: "1"\n' "${n#1}"
+			printf '  %s:\n    version: "1"\n' "$(nth "$n")"
 			printf '    subscribes: [{contract: on.%s@v1}]\n' "$name"
 			[ -z "${DEADLINE:-}" ] ||
 			    printf '    deadline: %s\n' "$DEADLINE"
 			n=$((n + 1))
 		done
-	} | sed 's/^  ack\([1-9][0-9]*\)*:/  ack\1:/' >"$dir/plugin.yaml"
+	} >"$dir/plugin.yaml"
 	sql "SELECT outbox.contract_add('on.$name', 'v1')" >/dev/null
 	ctl plugin install "$dir" --store "$STORE" >/dev/null &&
 	    ctl plugin activate "bench.$name@1" --grant-all >/dev/null ||
@@ -231,7 +236,7 @@ stop_daemons() {
 	done
 }
 
-# every SECONDS COMMAND...: wait_for, but rarely asking, not to disturb.
+# rarely SECONDS COMMAND...: wait_for, but asking so seldom as not to disturb.
 rarely() {
 	local end=$(($(date +%s) + $1))
 	shift

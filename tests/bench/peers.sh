@@ -37,9 +37,7 @@ jobs() {
 	local n=1 queue each=$(($3 / $2))
 	local set=$((each < 1000 ? each : 1000))
 	while [ "$n" -le "$2" ]; do
-		queue=ack$n
-		queue=${queue%k1}${queue##*[!1]}
-		[ "$n" -gt 1 ] || queue=ack
+		queue=$(nth "$n")
 		echo "$1" | sed "s/:set/$set/g; s/:queue/$queue/g;
 		    s/:many/$((each / set))/g" >"$T/jobs.sql"
 		psql -Xq -v ON_ERROR_STOP=1 -f "$T/jobs.sql" >/dev/null || exit 70
