@@ -112,7 +112,7 @@ SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
 # Built with the tests, so that they go on to build.
 BENCH_BIN = $(BUILD)/bench/calls $(BUILD)/bench/micro $(BUILD)/bench/noop \
     $(BUILD)/bench/publisher $(BUILD)/bench/rival $(BUILD)/bench/spawn \
-    $(BUILD)/bench/spawnrate $(BUILD)/bench/stamp
+    $(BUILD)/bench/spawnrate
 
 .PHONY: all
 all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)

@@ -38,9 +38,18 @@ begin_bench() {
 	if [ -w /dev/shm ]; then
 		RUNTIME_DIRECTORY=$(mktemp -d /dev/shm/outboxd-bench.XXXXXX)
 		export RUNTIME_DIRECTORY
-		trap 'rm -rf "$RUNTIME_DIRECTORY"; finish $?' EXIT
 	fi
+	trap 'end_bench $?' EXIT
 	cp "$T/outboxd.yaml" "$T/base.yaml"
+}
+
+# Whatever the script has begun ends with it.
+end_bench() {
+	local status=$1
+	kill ${WORKER:-} 2>/dev/null
+	[ -z "${PGQD:-}" ] || pgq_rests
+	rm -rf "${RUNTIME_DIRECTORY:-}"
+	finish "$status"
 }
 
 # say TEXT...: progress.
@@ -138,13 +147,14 @@ nth() {
 
 # bundle NAME HANDLERS PROGRAM [ARGUMENT...]: worker plugin bench.NAME; each
 # of its handlers ack, ack2 .. gets every event of on.NAME@v1.  PROTOCOL=exec
-# makes it one of exec.
+# makes it one of exec, DEADLINE gives one, and ALONG are files that go along.
 bundle() {
 	local name=$1 handlers=$2 dir=$T/bundle/$1 n=1 args= a
 	case " $PREPARED " in *" $name "*) return ;; esac
 	PREPARED="$PREPARED $name"
 	mkdir -p "$dir"
 	cp "$3" "$dir/run"
+	[ -z "${ALONG:-}" ] || cp $ALONG "$dir/"
 	shift 3
 	for a; do
 		args="$args, $a"
@@ -242,7 +252,7 @@ rarely() {
 	shift
 	until "$@" >/dev/null 2>&1; do
 		[ "$(date +%s)" -le "$end" ] || return 1
-		sleep 0.25
+		sleep "${EVERY:-0.25}" # each look is a psql
 	done
 }
 

@@ -114,7 +114,6 @@ pgq_ticks() {
 	chmod 644 "$SYSTEM_CLUSTER/pg/pgqd.ini"
 	as_server pgqd "$SYSTEM_CLUSTER/pg/pgqd.ini" >"$T/pgqd.log" 2>&1 &
 	PGQD=$!
-	DAEMONS_OTHER="${DAEMONS_OTHER:-} $PGQD"
 }
 pgq_rests() {
 	[ -n "${PGQD:-}" ] || return 0
@@ -152,7 +151,6 @@ drain_pgq() {
 	"$BUILD/bench/rival" "pgq$1" "$2" "$3"
 }
 stamp_pgq() {
-	fill_pgq 1 0
 	exec "$BUILD/bench/rival" pgq1 1 0 "$1"
 }
 insert_pgq() {

@@ -19,7 +19,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -233,6 +235,7 @@ start(const char *kind, int n)
 
 	if (fork() != 0)
 		return;
+	prctl(PR_SET_PDEATHSIG, SIGTERM);
 	c = PQconnectdb("");
 	if (strcmp(kind, "skip-locked") == 0)
 		skip_locked(c);

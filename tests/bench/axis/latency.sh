@@ -1,16 +1,20 @@
 # From COMMIT being sent to the handler's start, at 100 and 1000 single
 # commits a second, which come at random times from 4 clients; what COMMIT
-# itself took is beside it.  Each system at its quickest settings.
+# itself took is beside it.  Each system at its quickest settings; outboxd at
+# 100 a second with an exec handler, too.
 
 axis_latency() {
+	WORKER=
 	local rate system
 	setup_peers
 	rm -f "$T/stamps"
 	bundle stamp 1 "$BUILD/bench/noop" "$T/stamps"
+	PROTOCOL=exec bundle execstamp 1 "$BUILD/bench/noop" "$T/stamps"
 	configure 64
 	for ROUND in $(seq "$ROUNDS"); do
 		for rate in ${RATES:-100 1000}; do
 			latency_one outboxd
+			[ "$rate" -ne 100 ] || latency_one outboxd-exec
 			for system in $READY; do
 				command -v "stamp_$(echo "$system" | tr - _)" \
 				    >/dev/null && latency_one "$system"
@@ -20,19 +24,23 @@ axis_latency() {
 }
 
 latency_one() { # SYSTEM
-	local worker= insert sent
+	local insert sent name=
 	rm -f "$T/stamps"
 	: >"$T/stamps"
 	chmod 666 "$T/stamps"
 	calm
-	if [ "$1" = outboxd ]; then
-		insert="SELECT outbox.publish('on.stamp', 'v1', \$1::json)"
+	case $1 in
+	outboxd) name=stamp ;;
+	outboxd-exec) name=execstamp ;;
+	esac
+	if [ -n "$name" ]; then
+		insert="SELECT outbox.publish('on.$name', 'v1', \$1::json)"
 		daemons 1
 	else
 		insert=$(of insert "$1")
-		(of stamp "$1" "$T/stamps" >"$T/worker.log" 2>&1) &
-		worker=$!
-		[ "$1" != pgq ] || pgq_ticks
+		[ "$1" != pgq ] || fill_pgq 1 0
+		of stamp "$1" "$T/stamps" >"$T/worker.log" 2>&1 &
+		WORKER=$!
 	fi
 	# a first few, until they arrive: then it is up
 	"$BUILD/bench/publisher" 20 2 1 "$insert" >/dev/null || say "$1 failed"
@@ -44,10 +52,10 @@ latency_one() { # SYSTEM
 	sent=$(lines "$T/published")
 	wait_for 30 has_lines "$sent" "$T/stamps" ||
 	    say "$1: of $sent only $(lines "$T/stamps") came"
-	if [ -n "$worker" ]; then
-		kill $(cat /proc/[0-9]*/stat 2>/dev/null |
-		    awk -v p="$worker" '$4 == p { print $1 }') "$worker" 2>/dev/null
-		wait "$worker" 2>/dev/null
+	if [ -n "$WORKER" ]; then
+		kill "$WORKER"
+		wait "$WORKER" 2>/dev/null
+		WORKER=
 		of empty "$1" >/dev/null
 	else
 		stop_daemons
