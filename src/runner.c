@@ -29,7 +29,7 @@ struct runner {
 	struct loop *loop;
 	struct scratch *scratch;
 	struct isolation *isolation;
-	struct event *stray_timer, *calm_timer;
+	struct event *stray_timer, *victim_timer, *calm_timer;
 	uint64_t started_turn; /* of the last start */
 	bool configured;
 	uint64_t strays;
@@ -49,6 +49,13 @@ lives(struct runner *rr, pid_t pid)
 	yes = stray_lives(pid);
 	fsuser_end(user);
 	return yes;
+}
+
+static void
+in_unless_sooner(struct event *timer, int64_t ms)
+{
+	if (!evtimer_pending(timer, NULL))
+		loop_timer_in(timer, ms);
 }
 
 /*
@@ -79,7 +86,7 @@ prefer_as_victim(struct runner *rr, struct runner_child *c)
 	}
 	c->victim_tries--;
 	if (c->victim_tries > 0)
-		loop_timer_in(rr->stray_timer, VICTIM_MS);
+		in_unless_sooner(rr->victim_timer, VICTIM_MS);
 	else if (lives(rr, c->pid))
 		isolation_degraded("oom_score_adj of plugins cannot be set",
 		    strerror(error));
@@ -121,8 +128,7 @@ runner_ended(struct runner *rr)
 void
 runner_calm_in(struct runner *rr, int64_t ms)
 {
-	if (!evtimer_pending(rr->calm_timer, NULL))
-		loop_timer_in(rr->calm_timer, ms);
+	in_unless_sooner(rr->calm_timer, ms);
 }
 
 /* --- all of them ------------------------------------------------------ */
@@ -229,7 +235,7 @@ reap_all(struct runner *rr)
 }
 
 static void
-on_stray_timer(evutil_socket_t fd, short what, void *arg)
+on_victim_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct runner *rr = arg;
 	struct runner_child *c;
@@ -237,8 +243,15 @@ on_stray_timer(evutil_socket_t fd, short what, void *arg)
 	LIST_FOREACH (c, &rr->children, entry)
 		if (c->victim_tries > 0 && !c->exited)
 			prefer_as_victim(rr, c);
+}
+
+static void
+on_stray_timer(evutil_socket_t fd, short what, void *arg)
+{
+	struct runner *rr = arg;
+
 	runner_hunt_strays(rr);
-	if (rr->active > 0 && !evtimer_pending(rr->stray_timer, NULL))
+	if (rr->active > 0)
 		loop_timer_in(rr->stray_timer, STRAY_MS);
 }
 
@@ -248,8 +261,7 @@ on_child(int signo, void *arg)
 	struct runner *rr = arg;
 
 	reap_all(rr);
-	if (!evtimer_pending(rr->stray_timer, NULL))
-		loop_timer_in(rr->stray_timer, STRAY_MS);
+	in_unless_sooner(rr->stray_timer, STRAY_MS);
 }
 
 struct runner *
@@ -270,8 +282,10 @@ runner_create(struct loop *l, struct err *e)
 		    strerror(errno));
 	loop_signal(l, SIGCHLD, on_child, rr);
 	rr->stray_timer = evtimer_new(loop_base(l), on_stray_timer, rr);
+	rr->victim_timer = evtimer_new(loop_base(l), on_victim_timer, rr);
 	rr->calm_timer = evtimer_new(loop_base(l), on_calm, rr);
-	if (rr->stray_timer == NULL || rr->calm_timer == NULL)
+	if (rr->stray_timer == NULL || rr->victim_timer == NULL ||
+	    rr->calm_timer == NULL)
 		panic("out of memory");
 	return rr;
 }
@@ -311,6 +325,7 @@ runner_free(struct runner *rr)
 		c->drop(c->run);
 	}
 	event_free(rr->stray_timer);
+	event_free(rr->victim_timer);
 	event_free(rr->calm_timer);
 	scratch_free(rr->scratch);
 	isolation_free(rr->isolation);

@@ -117,7 +117,9 @@ $$;
 --             transaction got its xid; NULL where it had one already.
 -- low follows: once every transaction before check_xid has ended, no fresh
 -- row up to check_pos can appear any more, for publish takes its xid before
--- it draws a fact_id.
+-- it draws a fact_id.  Where none before our own runs any more, that is now.
+-- Sweeps may take a twentieth of the time: a second after swept_at the next
+-- is due, and after a quick one swept_at is set back.
 CREATE OR REPLACE FUNCTION outbox._sweep_lane(p_target bigint, p_seen_pos bigint) RETURNS bigint
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
@@ -126,13 +128,17 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 AS $$
 DECLARE
     l outbox.lane;
+    v_began timestamptz := clock_timestamp();
     v_xmin xid8;
     v_count bigint;
     v_passed boolean;
+    v_clear bigint;     -- up to here no publisher is under way
+    v_now timestamptz;
 BEGIN
     SELECT * INTO l FROM outbox.lane x WHERE x.target_id = p_target;
     -- before the scan, so that what ends in between is found next time
     v_xmin := pg_snapshot_xmin(pg_current_snapshot());
+    v_clear := greatest(l.low, CASE WHEN v_xmin = pg_current_xact_id() THEN p_seen_pos END);
     WITH late AS MATERIALIZED (
         SELECT f.fact_id FROM outbox.fresh f
          WHERE f.target_id = p_target AND f.fact_id > l.low AND f.fact_id <= l.pos
@@ -149,16 +155,17 @@ BEGIN
     SELECT p_target, g.fact_id, 'pending', 0, x.authority_seq, x.published_at, x.published_at
       FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
     GET DIAGNOSTICS v_count = ROW_COUNT;
-    -- a check_xid of the future was written by another cluster: start anew
     v_passed := v_xmin >= l.check_xid;
+    v_now := clock_timestamp();
+    -- one that has not been given out yet was written by another cluster: start
+    -- anew.  It may well be younger than ours.
     UPDATE outbox.lane x
-       SET low = CASE WHEN v_passed THEN l.check_pos ELSE l.low END,
-           check_pos = CASE WHEN v_passed AND p_seen_pos IS NOT NULL
-                            THEN greatest(p_seen_pos, l.check_pos) ELSE l.check_pos END,
+       SET low = greatest(v_clear, CASE WHEN v_passed THEN l.check_pos END),
+           check_pos = greatest(l.check_pos, v_clear, CASE WHEN v_passed THEN p_seen_pos END),
            check_xid = CASE WHEN v_passed AND p_seen_pos IS NOT NULL
-                                 OR l.check_xid > pg_current_xact_id()
+                                 OR l.check_xid >= pg_snapshot_xmax(pg_current_snapshot())
                             THEN pg_current_xact_id() ELSE l.check_xid END,
-           swept_at = clock_timestamp()
+           swept_at = v_now - greatest(interval '1 s' - 20 * (v_now - v_began), interval '0')
      WHERE x.target_id = p_target;
     RETURN v_count;
 END
@@ -365,6 +372,8 @@ DECLARE
     gates record;
     p record;
     v_pos bigint;
+    v_low bigint;
+    v_clear bigint;     -- up to here no publisher is under way
     v_lapses boolean;
     v_now timestamptz;
     v_expires timestamptz;
@@ -380,7 +389,12 @@ BEGIN
         RAISE EXCEPTION 'worker is null' USING ERRCODE = '22004';
     END IF;
     FOR gates IN
-        SELECT g.*, p_limits[g.n] AS room, p_lease_ms[g.n] AS lease_ms, p_max_crashes[g.n] AS max_crashes
+        SELECT g.*, p_limits[g.n] AS room, p_lease_ms[g.n] AS lease_ms,
+               p_max_crashes[g.n] AS max_crashes,
+               CASE WHEN v_virgin AND g.answer = 'work' THEN (
+                   SELECT f.fact_id FROM outbox.fresh f
+                    WHERE f.target_id = g.target_id AND f.fact_id > g.seen_pos
+                    ORDER BY f.fact_id DESC LIMIT 1) END AS seen_last
           FROM outbox._claim_gate(p_target_ids) g
     LOOP
         target_id := gates.target_id;
@@ -414,8 +428,13 @@ BEGIN
         IF gates.sweep THEN
             PERFORM outbox._sweep_lane(gates.target_id, CASE WHEN v_virgin THEN gates.seen_pos END);
         END IF;
-        SELECT l.pos, EXISTS (SELECT FROM outbox.lapse x WHERE x.target_id = gates.target_id)
-          INTO v_pos, v_lapses
+        -- where nothing is in doubt and no transaction older than ours runs,
+        -- nothing up to the last one seen before ours began can come late
+        SELECT l.pos, l.low, EXISTS (SELECT FROM outbox.lapse x WHERE x.target_id = gates.target_id),
+               CASE WHEN gates.seen_last IS NOT NULL AND l.low = l.pos
+                         AND pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id()
+                    THEN gates.seen_last END
+          INTO v_pos, v_low, v_lapses, v_clear
           FROM outbox.lane l WHERE l.target_id = gates.target_id;
 
         v_total := 0;
@@ -427,7 +446,10 @@ BEGIN
                 PERFORM outbox._set_aside(gates.target_id, p.aside, p.why);
             END IF;
             IF p.new_pos > v_pos THEN
-                UPDATE outbox.lane l SET pos = p.new_pos WHERE l.target_id = gates.target_id;
+                v_low := CASE WHEN v_clear > v_low THEN least(v_clear, p.new_pos) ELSE v_low END;
+                UPDATE outbox.lane l
+                   SET pos = p.new_pos, low = v_low, check_pos = greatest(l.check_pos, v_low)
+                 WHERE l.target_id = gates.target_id;
                 v_pos := p.new_pos;
             END IF;
             v_taken := coalesce(cardinality(p.fresh_ids), 0) + coalesce(cardinality(p.exception_ids), 0);
@@ -483,7 +505,6 @@ BEGIN
             need_bytes := p.need_bytes;
         ELSE
             answer := 'empty';
-            next_due_ms := NULL;
         END IF;
         RETURN NEXT;
     END LOOP;

@@ -400,6 +400,90 @@ an_empty_lane_says_when_something_falls_due(void)
 	    w, l.target);
 }
 
+/* A publisher that is under way; the event that it will commit. */
+static const char *
+begin_to_publish(PGconn *p)
+{
+	db_run(p, "BEGIN");
+	return db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+}
+
+static void
+is_found_once_committed(PGconn *p, const char *late)
+{
+	db_run(p, "COMMIT");
+	sweep_is_due();
+	SAME(next_event(), late);
+}
+
+/* Claims until it is there; test.at is when that began. */
+static void
+comes_without_being_swept_for(const char *late)
+{
+	db_run(super,
+	    "SELECT set_config('test.at', clock_timestamp()::text, "
+	    "false)");
+	BECOMES(d, db_text("item|%s\nitems|NULL", late),
+	    "SELECT answer, event_id FROM outbox.claim('%s', '{%s}', '{9}', "
+	    "'{60000}', '{3}', 10000, 10000, 0)",
+	    w, l.target);
+}
+
+static void
+sweeps_find_nothing(void)
+{
+	for (int n = 0; n < 5; n++) {
+		sweep_is_due();
+		SAME(next_event(), "empty");
+	}
+}
+
+/* A claimer whose transaction id is older than what comes after it. */
+static PGconn *
+old_claimer(void)
+{
+	PGconn *old = db_open("dispatcher");
+
+	db_run(old, "BEGIN");
+	db_run(old, "SELECT pg_current_xact_id()");
+	return old;
+}
+
+static void
+the_old_claimer_sweeps_and_loses_nothing(PGconn *old, PGconn *p,
+    const char *late)
+{
+	sweep_is_due();
+	SAME(lane_claim(old, worker_new(), &l, 60000, NULL, 5), "empty");
+	db_run(old, "COMMIT");
+	sweeps_find_nothing();
+	is_found_once_committed(p, late);
+}
+
+static void
+a_sweep_does_not_hide_when_something_falls_due(void)
+{
+	struct item i;
+	PGconn *p;
+
+	begin();
+	lane_publish(&l);
+	i = lane_claim_one(d, w, &l, 60000);
+	i.delay_ms = "20000";
+	SAME(settle_one(d, w, i, "retry"), "done");
+	p = db_open("publisher");
+	begin_to_publish(p);
+	lane_publish(&l);
+	next_event();
+	sweep_is_due();
+	IS(d, "empty|t",
+	    "SELECT answer, next_due_ms BETWEEN 10000 AND 20000 FROM "
+	    "outbox.claim('%s', '{%s}', '{1}', '{60000}', '{3}', 10000, "
+	    "10000, 0)",
+	    w, l.target);
+	db_run(p, "COMMIT");
+}
+
 static void
 a_late_commit_is_delivered_within_one_sweep(void)
 {
@@ -408,21 +492,14 @@ a_late_commit_is_delivered_within_one_sweep(void)
 
 	begin();
 	p = db_open("publisher");
-	db_run(p, "BEGIN");
-	late = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+	late = begin_to_publish(p);
 	other = lane_publish(&l);
 	SAME(next_event(), other);
 	for (int n = 0; n < 100; n++)
 		SAME(next_event(), "empty");
 	db_run(p, "COMMIT");
 	SAME(delivery(late, l.subscriber), "pending 0 0");
-	db_run(super,
-	    "SELECT set_config('test.at', clock_timestamp()::text, "
-	    "false)");
-	BECOMES(d, db_text("item|%s\nitems|NULL", late),
-	    "SELECT answer, event_id FROM outbox.claim('%s', '{%s}', '{9}', "
-	    "'{60000}', '{3}', 10000, 10000, 0)",
-	    w, l.target);
+	comes_without_being_swept_for(late);
 	IS(super, "t",
 	    "SELECT clock_timestamp() - "
 	    "current_setting('test.at')::timestamptz < '3 s'");
@@ -453,14 +530,10 @@ low_never_passes_an_open_publisher(void)
 
 	begin();
 	p = db_open("publisher");
-	db_run(p, "BEGIN");
-	late = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+	late = begin_to_publish(p);
 	lane_publish(&l);
 	next_event();
-	for (int n = 0; n < 5; n++) {
-		sweep_is_due();
-		SAME(next_event(), "empty");
-	}
+	sweeps_find_nothing();
 	IS(super, "t",
 	    "SELECT low < (SELECT max(fact_id) - 1 FROM outbox.fact) FROM "
 	    "outbox.lane WHERE target_id = %s",
@@ -485,27 +558,133 @@ low_never_passes_a_publisher_younger_than_the_claimer_s_transaction(void)
 
 	begin();
 	p = db_open("publisher");
-	old = db_open("dispatcher");
-	/* a claimer whose transaction id is older than the publisher's */
-	db_run(old, "BEGIN");
-	db_run(old, "SELECT pg_current_xact_id()");
-	db_run(p, "BEGIN");
-	late = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+	old = old_claimer(); /* older than the publisher */
+	late = begin_to_publish(p);
 	lane_publish(&l);
 	SAME(next_event(),
 	    db_get(super,
 		"SELECT event_id FROM outbox.fact ORDER BY fact_id "
 		"DESC LIMIT 1"));
+	the_old_claimer_sweeps_and_loses_nothing(old, p, late);
+}
+
+static void
+low_never_passes_a_publisher_that_a_claimer_of_before_could_not_know(void)
+{
+	const char *late;
+	PGconn *p, *old;
+
+	begin();
+	p = db_open("publisher");
+	old = old_claimer(); /* than what the lane's next check names, too */
+	late = begin_to_publish(p);
+	lane_publish(&l);
+	next_event();
 	sweep_is_due();
-	SAME(lane_claim(old, worker_new(), &l, 60000, NULL, 5), "empty");
-	db_run(old, "COMMIT");
-	for (int n = 0; n < 5; n++) {
-		sweep_is_due();
-		SAME(next_event(), "empty");
+	SAME(next_event(), "empty"); /* now every fact is to be checked */
+	the_old_claimer_sweeps_and_loses_nothing(old, p, late);
+}
+
+/* Publishers that overlap are usual, and each other's wait is short. */
+static void
+a_late_commit_of_a_quick_publisher_is_not_left_to_a_second_s_sweep(void)
+{
+	const char *late, *other, *took;
+	PGconn *p;
+
+	begin();
+	p = db_open("publisher");
+	db_run(super, "CREATE TEMP TABLE took (ms float)");
+	for (int n = 0; n < 9; n++) {
+		late = begin_to_publish(p);
+		other = lane_publish(&l);
+		SAME(next_event(), other);
+		db_run(p, "COMMIT");
+		comes_without_being_swept_for(late);
+		db_run(super,
+		    "INSERT INTO took SELECT extract(epoch FROM "
+		    "clock_timestamp() - "
+		    "current_setting('test.at')::timestamptz) * 1000");
 	}
-	db_run(p, "COMMIT");
-	sweep_is_due();
-	SAME(next_event(), late);
+	took = db_get(super,
+	    "SELECT percentile_disc(0.5) WITHIN GROUP (ORDER BY ms) < 500 "
+	    "FROM took");
+	db_run(super, "DROP TABLE took");
+	SAME(took, "t");
+}
+
+/* So that no claim needs a sweep after it. */
+static void
+low_follows_a_claim_at_once_where_nobody_is_under_way(void)
+{
+	begin();
+	for (int n = 0; n < 2000; n++) {
+		lane_publish(&l);
+		next_event();
+		/* other databases of the cluster have transactions too */
+		if (strcmp(db_get(super,
+			       "SELECT low = pos AND pos > 0 FROM outbox.lane "
+			       "WHERE target_id = %s",
+			       l.target),
+			"t") == 0)
+			return;
+		low_catches_up();
+	}
+	CHECK(!"low followed");
+}
+
+static void
+low_does_not_follow_a_claim_past_an_open_publisher(void)
+{
+	const char *late;
+	PGconn *p;
+
+	begin();
+	lane_publish(&l);
+	next_event();
+	low_catches_up();
+	p = db_open("publisher");
+	late = begin_to_publish(p);
+	lane_publish(&l);
+	next_event();
+	IS(super, "t",
+	    "SELECT low < pos - 1 FROM outbox.lane WHERE target_id = %s",
+	    l.target);
+	is_found_once_committed(p, late);
+}
+
+/* It draws its fact_id after the claimer has looked, and before that claims. */
+static void
+low_does_not_follow_a_claim_past_what_it_saw_before_its_own_transaction(void)
+{
+	const char *late;
+	PGconn *p, *q;
+
+	begin();
+	lane_publish(&l);
+	next_event();
+	low_catches_up();
+	p = db_open("publisher");
+	q = db_open(NULL);
+	lane_publish(&l);
+	/* the claim has looked, then waits; its transaction is the older one */
+	db_run(q, "BEGIN");
+	db_run(q, "LOCK TABLE outbox.lapse IN ACCESS EXCLUSIVE MODE");
+	db_send(d,
+	    "SELECT answer FROM outbox.claim('%s', '{%s}', '{9}', '{60000}', "
+	    "'{3}', 100000, 100000, 0) WHERE answer <> 'item'",
+	    w, l.target);
+	CHECK(db_waits(d));
+	late = begin_to_publish(p);
+	lane_publish(&l);
+	db_run(q, "COMMIT");
+	SAME(db_answer(d), "items");
+	IS(super, "t",
+	    "SELECT low < (SELECT max(fact_id) - 1 FROM outbox.fact) "
+	    "AND pos = (SELECT max(fact_id) FROM outbox.fact) FROM "
+	    "outbox.lane WHERE target_id = %s",
+	    l.target);
+	is_found_once_committed(p, late);
 }
 
 static void
@@ -517,14 +696,11 @@ a_late_commit_behind_a_live_claim_is_told_from_what_is_claimed(void)
 	begin();
 	p = db_open("publisher");
 	lane_publish_many(&l, 3, 10);
-	db_run(p, "BEGIN");
-	late = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+	late = begin_to_publish(p);
 	lane_publish_many(&l, 3, 10);
 	SAME(lane_claim(d, w, &l, 60000, NULL, 9), "items");
 	CHECK(lane_claimed() == 6);
-	db_run(p, "COMMIT");
-	sweep_is_due();
-	SAME(next_event(), late);
+	is_found_once_committed(p, late);
 	SAME(next_event(), "empty");
 	CHECK(low_and_pos()[0] != '!');
 }
@@ -577,9 +753,15 @@ static const struct db_test tests[] = {
     T(a_delivery_whose_graph_is_gone_is_paused_and_its_attempts_stay),
     T(a_paused_subscriber_and_an_inactive_plugin_are_not_claimed),
     T(an_empty_lane_says_when_something_falls_due),
+    T(a_sweep_does_not_hide_when_something_falls_due),
     T(a_late_commit_is_delivered_within_one_sweep),
     T(low_never_passes_an_open_publisher),
     T(low_never_passes_a_publisher_younger_than_the_claimer_s_transaction),
+    T(low_never_passes_a_publisher_that_a_claimer_of_before_could_not_know),
+    T(a_late_commit_of_a_quick_publisher_is_not_left_to_a_second_s_sweep),
+    T(low_follows_a_claim_at_once_where_nobody_is_under_way),
+    T(low_does_not_follow_a_claim_past_an_open_publisher),
+    T(low_does_not_follow_a_claim_past_what_it_saw_before_its_own_transaction),
     T(a_late_commit_behind_a_live_claim_is_told_from_what_is_claimed),
     T(a_stored_transaction_id_of_another_cluster_is_forgotten),
     T(one_flooded_lane_does_not_keep_another_from_its_turn),
