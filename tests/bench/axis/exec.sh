@@ -13,7 +13,7 @@ axis_exec() {
 			sed -i '0,/^plugins:/{/^plugins:/d}' "$T/outboxd.yaml"
 			fill_outboxd true "$count"
 			calm
-			EVERY=2 run_outboxd "$at_once at a time" "$count"
+			run_outboxd "$at_once at a time" "$count"
 			note "$at_once at a time" outboxd "% of vfork" \
 			    "$(div $(($(outboxd_rate) * 100)) "$bare")"
 			empty_outboxd

@@ -13,7 +13,7 @@ axis_pending() {
 			fill_outboxd one "$backlog"
 			calm
 			run_outboxd "first $SIZE of $backlog" "$SIZE" 1 \
-			    has_receipts "$SIZE"
+			    "$(has_receipts "$SIZE")"
 			empty_outboxd
 			for system in $READY; do
 				case $system in

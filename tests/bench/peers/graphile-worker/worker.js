@@ -18,7 +18,7 @@ const quiet = new Logger(() => (level, message) => {
 	if (level === 'error')
 		console.error(message);
 });
-const pgPool = new Pool({ max: 12 });
+const pgPool = new Pool({ max: 25 });
 pgPool.on('error', () => {});
 pgPool.on('connect', (client) => client.on('error', () => {}));
 
