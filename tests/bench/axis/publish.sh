@@ -43,19 +43,19 @@ bare_insert() {
 
 # publish_case SYSTEM CASE SET CLIENTS STATEMENT
 publish_case() {
-	local tps
+	local tps seconds=$(((SECONDS_EACH + 1) / 2))
 	[ "$1" != pgq ] || fill_pgq 1 0
 	echo "$5" | tr '\n' ' ' >"$T/script.sql"
 	echo ';' >>"$T/script.sql"
 	calm
 	meter "$T/before"
 	tps=$(pgbench -n -M prepared -f "$T/script.sql" -c "$4" -j 2 \
-	    -T "$SECONDS_EACH" 2>"$T/err" |
+	    -T "$seconds" 2>"$T/err" |
 	    sed -n 's/^tps = \([0-9.]*\).*/\1/p')
 	meter "$T/after"
 	[ -n "$tps" ] || { say "$(cat "$T/err")"; return; }
 	record "$2" "$1" "facts per second" "$(awk "BEGIN { printf \"%.0f\", $tps * $3 }")"
-	metered "$2" "$1" "$(awk "BEGIN { print int($tps * $3 * $SECONDS_EACH) + 1 }")"
+	metered "$2" "$1" "$(awk "BEGIN { print int($tps * $3 * $seconds) + 1 }")"
 	empty_outboxd
 	sql "TRUNCATE bare.fact, bare.fresh"
 	case " $READY " in *" $1 "*) of empty "$1" >/dev/null ;; esac

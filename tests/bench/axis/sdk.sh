@@ -20,7 +20,11 @@ axis_sdk() {
 				esac
 				[ "$language" = c ] || [ "$at_once" -le 64 ] ||
 				    continue
-				count=$((at_once == 1 ? SIZE / 20 : SIZE))
+				case $at_once in
+				1) count=$((SIZE / 20)) ;;
+				16) count=$((SIZE / 5)) ;;
+				*) count=$((SIZE / 2)) ;;
+				esac
 				configure "$at_once"
 				fill_outboxd "$language" "$count"
 				calm
