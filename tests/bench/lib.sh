@@ -256,6 +256,17 @@ stop_daemons() {
 	done
 }
 
+# For handlers that do not end: the first signal waits for them, the second not.
+stop_daemons_now() {
+	local pid
+	for pid in $DAEMONS; do
+		kill -TERM "$pid"
+		wait_for 10 sql_is t "SELECT coalesce(bool_and(stopping OR NOT alive), true)
+		    FROM outbox.daemons WHERE pid = $pid"
+		stop_daemon TERM "$pid"
+	done
+}
+
 # until_true SECONDS CONDITION: asks four times a second, in one session; a psql
 # for each look would take a good part of what is measured.  Gives up when the
 # daemon has ended.
@@ -294,7 +305,7 @@ run_outboxd() {
 		cpu=$((cpu + $(ticks "$pid" also)))
 		rss=$(rss_kb "$pid")
 	done
-	stop_daemons
+	"${STOP:-stop_daemons}"
 	meter "$T/after"
 	record "$case" outboxd "per second" "$(outboxd_rate)"
 	note "$case" outboxd "client CPU us each" \

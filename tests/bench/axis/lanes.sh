@@ -89,7 +89,7 @@ lanes_case() { # STATE COUNT
 	[ "$1" = full ] || sed -i '/^subscribers:$/d' "$T/outboxd.yaml"
 	fill_outboxd one "$SIZE"
 	calm
-	run_outboxd "$case" "$SIZE" 1 "$(has_receipts "$SIZE")"
+	STOP=stop_daemons_now run_outboxd "$case" "$SIZE" 1 "$(has_receipts "$SIZE")"
 	[ "$1" != paused ] || useless_are resume
 	empty_outboxd
 }

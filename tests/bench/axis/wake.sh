@@ -35,17 +35,6 @@ axis_wake() {
 	done
 }
 
-# The first signal lets handlers end, and these do not; the second does not wait.
-stop_daemons_now() {
-	local pid
-	for pid in $DAEMONS; do
-		kill -TERM "$pid"
-		wait_for 10 sql_is t "SELECT bool_and(stopping OR NOT alive)
-		    FROM outbox.daemons WHERE pid = $pid"
-		stop_daemon TERM "$pid"
-	done
-}
-
 # wake_case CASE NAME
 wake_case() {
 	local tps
