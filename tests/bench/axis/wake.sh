@@ -23,16 +23,23 @@ axis_wake() {
 		    WHERE query LIKE '%pg_sleep%' AND pid <> pg_backend_pid()" \
 		    >/dev/null
 		wait $! 2>/dev/null
-		daemons 1
-		fill_outboxd stuck 100
-		wait_for 20 sql_is t "SELECT EXISTS (SELECT FROM outbox.claim)"
-		wake_case "daemon with a full lane" stuck
-		stop_daemons_now
+		without one
+		full_lane "daemon with a full lane"
+		ctl plugin activate bench.one@1 --grant-all >/dev/null
+		full_lane "daemon with a full lane and an empty one"
 		daemons 1
 		wake_case "daemon that delivers" one
 		stop_daemons
 		empty_outboxd
 	done
+}
+
+full_lane() { # CASE
+	daemons 1
+	fill_outboxd stuck 100
+	wait_for 20 sql_is t "SELECT EXISTS (SELECT FROM outbox.claim)"
+	wake_case "$1" stuck
+	stop_daemons_now
 }
 
 # wake_case CASE NAME
