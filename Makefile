@@ -70,7 +70,7 @@ LINK = $(CC) $(HARDEN) $(CFLAGS) $(HARDEN_LD) $(LDFLAGS)
 
 # The daemon is src/*.c; outboxctl is src/ctl/*.c and what both share.
 SHARED_SRC := $(wildcard $(patsubst %,src/%.c,config configkey configvalue \
-    digest err event file frame greeting ids journal json log logline manifest \
+    digest err event file frame greeting ids journal journald json log logline manifest \
     manifestjson reply store tuning units utf8 uuid xalloc yamldoc yamlval \
     cgroup child fsuser isolation landlock loop output policy run runenv \
     runner scratch seccomp stray))

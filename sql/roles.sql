@@ -21,6 +21,16 @@ BEGIN
     IF NOT pg_catalog.pg_has_role(current_user, 'outbox_owner', 'USAGE') THEN
         EXECUTE pg_catalog.format('GRANT outbox_owner TO %I', current_user);
     END IF;
+    -- to name the session that keeps dead rows: outbox.horizon_holders()
+    IF NOT pg_catalog.pg_has_role('outbox_owner', 'pg_read_all_stats', 'USAGE') THEN
+        BEGIN
+            GRANT pg_read_all_stats TO outbox_owner;
+        EXCEPTION WHEN insufficient_privilege THEN
+            RAISE NOTICE 'outbox_owner is no member of pg_read_all_stats, so that status cannot '
+                'tell which session keeps dead rows from being vacuumed'
+                USING HINT = 'as a superuser: GRANT pg_read_all_stats TO outbox_owner';
+        END;
+    END IF;
     IF NOT EXISTS (SELECT FROM pg_catalog.pg_namespace n WHERE n.nspname = 'outbox') THEN
         CREATE SCHEMA outbox AUTHORIZATION outbox_owner;
     END IF;

@@ -8,6 +8,7 @@
 
 #include "bus.h"
 #include "claimrow.h"
+#include "claimsize.h"
 #include "config.h"
 #include "err.h"
 #include "lane.h"
@@ -68,9 +69,11 @@ struct claimer {
 	int64_t not_before_ms, error_ms;
 
 	int64_t last_items_ms;
+	int64_t claim_bytes; /* what one may ask for */
 
 	/* the claim in flight */
 	struct bus_bundle bundle;
+	int64_t got_bytes;
 	int64_t sent_ms, sent_us;
 	bool beat_rides;
 	size_t sent_lanes;
@@ -152,6 +155,7 @@ send_claim(struct claimer *c, struct plan *p, int64_t now)
 		c->beat_sent_ms = now;
 	}
 	c->in_flight = c->claiming = true;
+	c->got_bytes = 0;
 	c->sent_ms = now;
 	c->sent_us = loop_now_us();
 	c->sent_lanes = p->lanes;
@@ -284,8 +288,10 @@ lane_answered(struct claimer *c, struct lane *l, const struct claim_row *row)
 {
 	if (row->answer != CLAIM_TOO_BIG)
 		l->need_bytes = 0;
-	if (row->answer != CLAIM_BUSY)
+	if (row->answer != CLAIM_BUSY) {
+		lane_claim_more(l);
 		c->stats.last_reap_ms = loop_now_ms();
+	}
 	switch (row->answer) {
 	case CLAIM_ITEMS:
 		l->poll_ms = 0;
@@ -346,6 +352,7 @@ take_item(struct claimer *c, struct lane *l, struct delivery *d,
 	if (rc != BUS_OK)
 		c->setup.returned(c->setup.arg, d);
 	c->stats.items++;
+	c->got_bytes += (int64_t)bytes;
 }
 
 static bool
@@ -387,6 +394,8 @@ claim_answered(struct claimer *c, const PGresult *res)
 	histogram_add(&c->stats.claim_time, c->stats.claim_us);
 	for (int i = 0; i < PQntuples(res); i++)
 		any |= take_row(c, res, i);
+	c->claim_bytes = claimsize_next(c->claim_bytes, c->got_bytes,
+	    c->stats.claim_us / 1000);
 	if (c->woken)
 		look_again(c);
 	c->woken = false;
@@ -422,18 +431,6 @@ claim_raised(struct claimer *c)
 }
 
 static void
-claim_passed(struct claimer *c)
-{
-	struct lane *l;
-
-	if (c->sent_lanes != 1)
-		return;
-	l = lanes_find(c->setup.lanes, c->sent_lane);
-	if (l != NULL && l->limit_cap > 0)
-		l->limit_cap = l->limit_cap < 64 ? 2 * l->limit_cap : 0;
-}
-
-static void
 on_claimed(void *arg, const PGresult *res)
 {
 	struct claimer *c = arg;
@@ -441,7 +438,6 @@ on_claimed(void *arg, const PGresult *res)
 	c->in_flight = c->claiming = false;
 	if (res != NULL && PQresultStatus(res) == PGRES_TUPLES_OK) {
 		claim_answered(c, res);
-		claim_passed(c);
 	} else if (res != NULL) {
 		if (c->beat_rides)
 			c->beat_sent_ms = 0;
@@ -664,7 +660,7 @@ claim_now(struct claimer *c, int64_t now)
 	if (!may_claim(c, now))
 		return false;
 	plan_make(&p, c->setup.lanes, c->setup.bus, c->setup.config,
-	    c->alone > 0, now);
+	    c->claim_bytes, c->alone > 0, now);
 	if (p.lanes > 0) {
 		send_claim(c, &p, now);
 		sent = true;
@@ -750,6 +746,7 @@ claimer_create(const struct claimer_setup *s)
 	};
 
 	c->setup = *s;
+	c->claim_bytes = CLAIMSIZE_FIRST;
 	c->authority = -1;
 	if (gethostname(c->host, sizeof(c->host) - 1) == -1)
 		snprintf(c->host, sizeof(c->host), "unknown");

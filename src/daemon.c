@@ -15,6 +15,7 @@
 #include "delivery.h"
 #include "duty.h"
 #include "err.h"
+#include "horizon.h"
 #include "host.h"
 #include "isolation.h"
 #include "lane.h"
@@ -66,6 +67,7 @@ struct daemon {
 	struct stats stats;
 	struct duties duties;
 	struct console *console;
+	struct horizon *horizon;
 	struct event *tick, *stop_timer;
 	uint64_t ticks;
 	enum phase phase;
@@ -673,6 +675,8 @@ on_tick(evutil_socket_t fd, short what, void *arg)
 	log_flush(false);
 	tell_status(d);
 	console_tick(d->console);
+	if (d->schema_state == SCHEMA_FITS)
+		horizon_tick(d->horizon);
 	(void)is_healthy(d); /* says so if not */
 	if (d->ticks % STATS_EVERY_TICKS == 0)
 		stats_line(&d->stats);
@@ -827,6 +831,7 @@ create(struct daemon *d, struct err *e)
 	lanes_init(&d->lanes, d->bus, d->config);
 	stats_init(&d->stats);
 	make_links(d);
+	d->horizon = horizon_create(d->listen);
 	make_parts(d);
 	make_console(d);
 	d->tick = evtimer_new(loop_base(d->loop), on_tick, d);
@@ -871,6 +876,7 @@ destroy(struct daemon *d)
 	if (d->listen != d->claim)
 		pgconn_free(d->listen);
 	pgconn_free(d->claim);
+	horizon_free(d->horizon);
 	schema_free(d->schema);
 	host_free(d->host);
 	runner_free(d->runner);

@@ -98,6 +98,14 @@ release(struct host *h, struct lane *l, struct delivery *d, enum ending why,
 	finish(h, l, d, &a);
 }
 
+static void
+release_late(struct host *h, struct lane *l, struct delivery *d)
+{
+	lane_claim_less(l);
+	release(h, l, d, ENDING_NOT_STARTED,
+	    "too little of the lease was left");
+}
+
 static enum ending
 ending_of(const struct run_end *end)
 {
@@ -332,8 +340,7 @@ start_or_release(struct host *h, struct lane *l, struct delivery *d)
 	else if (l->worker)
 		submit(h, l, d);
 	else if (!lease_suffices(h, l, d))
-		release(h, l, d, ENDING_NOT_STARTED,
-		    "too little of the lease was left");
+		release_late(h, l, d);
 	else if (lane_verify(l, h->setup.config, loop_now_ms()) == -1)
 		release(h, l, d, ENDING_NO_EXEC, l->mount_error);
 	else

@@ -12,7 +12,7 @@
 
 #include "logline.h"
 
-/* Every datagram fits, and so does a datagram into any socket. */
+/* Every datagram fits; see journald.h for sockets that it does not fit. */
 #define JOURNAL_MAX (4 * LOGLINE_MAX)
 
 /* Returns the length.  Values are cut as those of a line are, but not escaped:

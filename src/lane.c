@@ -12,6 +12,7 @@
 
 #define BACK_OFF_MIN_MS 100
 #define BACK_OFF_MAX_MS 10000
+#define LIMIT_CAP_MAX 64
 
 void
 lanes_init(struct lanes *ls, struct bus *bus, const struct config *c)
@@ -458,6 +459,23 @@ lane_back_off(struct lane *l, int64_t now_ms)
 	if (l->back_off_ms > BACK_OFF_MAX_MS)
 		l->back_off_ms = BACK_OFF_MAX_MS;
 	lane_hold(l, now_ms + l->back_off_ms);
+}
+
+void
+lane_claim_less(struct lane *l)
+{
+	if (l->limit_cap == 0)
+		l->limit_cap = LIMIT_CAP_MAX;
+	else if (l->limit_cap > 1)
+		l->limit_cap /= 2;
+}
+
+void
+lane_claim_more(struct lane *l)
+{
+	l->limit_cap *= 2;
+	if (l->limit_cap > LIMIT_CAP_MAX)
+		l->limit_cap = 0;
 }
 
 static int

@@ -97,7 +97,7 @@ struct lane {
 	int64_t poll_at_ms; /* known to have nothing before that */
 	int64_t poll_ms; /* between two looks; doubles while empty */
 	int64_t need_bytes; /* its first is larger than what was free */
-	int limit_cap; /* 0: none; halved by claims that raise */
+	int limit_cap; /* 0: none; halved by claims that raise or come late */
 
 	/* for people */
 	struct log_rate output_rate;
@@ -163,6 +163,9 @@ void lane_withdraw(struct lane *l, const char *why, int64_t now_ms);
 void lane_not_executed(struct lane *l, const char *why, int64_t now_ms);
 void lane_executed(struct lane *l);
 void lane_hold(struct lane *l, int64_t until_ms);
+/* A claim came too late to start one: the next brings less, or one passed. */
+void lane_claim_less(struct lane *l);
+void lane_claim_more(struct lane *l);
 /* No resources: 100 ms, doubling to 10 s, until one starts again. */
 void lane_back_off(struct lane *l, int64_t now_ms);
 

@@ -1,12 +1,11 @@
 #include "log.h"
 
 #include "journal.h"
+#include "journald.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -31,12 +30,16 @@ static struct log_setup setup = {
     .timestamps = true,
 };
 static struct fold folds[FOLD_SLOTS];
+static int journal_fd = -1;
 
 void
 log_open(const struct log_setup *want)
 {
 	log_flush(true);
 	setup = *want;
+	if (journal_fd != -1)
+		close(journal_fd);
+	journal_fd = -1;
 }
 
 void
@@ -89,20 +92,16 @@ write_journal(const char *line, size_t len, enum log_level level,
     const char *code, const struct log_field *fields)
 {
 	static char datagram[JOURNAL_MAX];
-	static int fd = -1;
 	const char *path =
 	    setup.journal != NULL ? setup.journal : JOURNAL_SOCKET;
-	struct sockaddr_un to = {.sun_family = AF_UNIX};
 	size_t size;
 
-	if (fd == -1)
-		fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-	if (fd == -1 || strlen(path) >= sizeof(to.sun_path))
+	if (journal_fd == -1)
+		journal_fd = journald_open(setup.journal_send_buffer);
+	if (journal_fd == -1)
 		return false;
-	strcpy(to.sun_path, path);
 	size = journal_render(datagram, line, len, level, code, fields);
-	return sendto(fd, datagram, size, MSG_DONTWAIT | MSG_NOSIGNAL,
-		   (struct sockaddr *)&to, sizeof(to)) == (ssize_t)size;
+	return journald_send(journal_fd, path, datagram, size);
 }
 
 /* A log that cannot be written must not stop the work. */

@@ -32,6 +32,7 @@
 struct log_setup {
 	int fd; /* borrowed */
 	const char *journal; /* journald's socket, lent; NULL: the usual one */
+	int journal_send_buffer; /* SO_SNDBUF; 0: the system's */
 	enum log_format format;
 	enum log_level level;
 	bool timestamps; /* false where the reader adds its own */

@@ -116,7 +116,7 @@ count_lanes(const struct lanes *ls, const struct lane *except, int64_t now_ms)
 
 void
 plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
-    const struct config *c, bool one_lane, int64_t now_ms)
+    const struct config *c, int64_t most_bytes, bool one_lane, int64_t now_ms)
 {
 	const struct lane *saving = saving_lane(ls, now_ms), *l;
 	int left = plan_free_items(ls, b, c), offered, limit;
@@ -129,11 +129,17 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 		l->installation->planned = 0;
 	if (saving != NULL && left > 0 && shared_left(p, saving) > 0 &&
 	    p->bytes >= saving->need_bytes) {
+		if (most_bytes < saving->need_bytes)
+			most_bytes = saving->need_bytes;
+		if (p->bytes > most_bytes)
+			p->bytes = most_bytes;
 		add(p, saving, 1);
 		return;
 	}
 	if (saving != NULL)
 		p->bytes -= saving->need_bytes;
+	if (p->bytes > most_bytes)
+		p->bytes = most_bytes;
 	offered = p->bytes > 0 ? count_lanes(ls, saving, now_ms) : 0;
 	if (one_lane && offered > 1)
 		offered = 1;

@@ -31,9 +31,10 @@ struct plan {
 	int last_limit;
 };
 
-/* one_lane: no more than the first. */
+/* No more than most_bytes, unless a single delivery is larger; one_lane: no
+ * more lanes than the first. */
 void plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
-    const struct config *c, bool one_lane, int64_t now_ms);
+    const struct config *c, int64_t most_bytes, bool one_lane, int64_t now_ms);
 void plan_clear(struct plan *p);
 
 /* What a claim may bring at most. */

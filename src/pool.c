@@ -679,6 +679,7 @@ deliver(struct pool *p, struct member *m, struct delivery *d, int64_t now)
 		return false;
 	}
 	if (!lease_suffices(p, d, now)) {
+		lane_claim_less(d->lane);
 		release(p, d, ENDING_NOT_STARTED,
 		    "too little of the lease was left");
 		return false;
@@ -766,6 +767,8 @@ give_back(struct pool *p, int64_t now)
 			continue;
 		TAILQ_REMOVE(&p->waiting, d, queued);
 		p->n_waiting--;
+		if (!nobody)
+			lane_claim_less(d->lane);
 		release(p, d, ENDING_NOT_STARTED,
 		    nobody ? "no worker was ready"
 			   : "too little of the lease was left");

@@ -212,12 +212,20 @@ SET search_path = pg_catalog, outbox, pg_temp
 SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
 SET enable_mergejoin = off
 AS $$
+    -- those seen already; looked for among as many claimed ones as the cap
+    WITH expired AS MATERIALIZED (
+        SELECT q.target_id, count(*) AS n
+          FROM (SELECT e.target_id, e.expired FROM outbox.exception e
+                 WHERE e.claimed_by IS NOT NULL LIMIT p_cap) q
+         WHERE q.expired GROUP BY q.target_id)
     SELECT l.target_id, l.subscriber_id, l.plugin_version, l.installation_state,
            l.subscriber_paused, l.daemons,
            (SELECT count(*) FROM (SELECT FROM outbox.fresh f JOIN outbox.lane p ON p.target_id = f.target_id
                                    WHERE f.target_id = l.target_id AND f.fact_id > p.pos LIMIT p_cap) q)
+           -- what has a due_at is pending or an expired claim; read off the index alone
            + (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
-                                       AND e.due_at IS NOT NULL AND e.status = 'pending' LIMIT p_cap) q),
+                                       AND e.due_at IS NOT NULL LIMIT p_cap + coalesce(x.n, 0)) q)
+           - coalesce(x.n, 0),
            l.in_flight::bigint,
            (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
                                      AND e.status = 'paused' LIMIT p_cap) q),
@@ -233,10 +241,8 @@ AS $$
            + (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
                                        AND e.status = 'claimed' AND NOT e.expired
                                        AND e.claim_expires_at <= statement_timestamp() LIMIT p_cap) q)
-           -- those seen already are due: looked for among the first that are
-           + (SELECT count(*) FROM (SELECT e.status FROM outbox.exception e WHERE e.target_id = l.target_id
-                                       AND e.due_at <= statement_timestamp() ORDER BY e.due_at LIMIT p_cap) q
-               WHERE q.status = 'claimed')
+           + coalesce(x.n, 0)
       FROM outbox.lanes l
+      LEFT JOIN expired x ON x.target_id = l.target_id
      ORDER BY l.subscriber_id COLLATE "C", l.target_id
 $$;

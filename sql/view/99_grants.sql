@@ -36,7 +36,7 @@ GRANT EXECUTE ON FUNCTION
     outbox.release_claims(uuid), outbox.subscriber_pause(text, text),
     outbox.subscriber_resume(text), outbox.event_body(uuid)
     TO outbox_operator;
-GRANT EXECUTE ON FUNCTION outbox.lane_status(int)
+GRANT EXECUTE ON FUNCTION outbox.lane_status(int), outbox.horizon_holders(interval)
     TO outbox_operator, outbox_viewer, outbox_dispatcher;
 GRANT EXECUTE ON FUNCTION
     outbox.delivery_list(text, text, text, text, timestamptz, int)

@@ -27,7 +27,7 @@ struct problem {
 struct status {
 	struct ctl *c;
 	PGresult *schema, *daemons, *lanes, *subscribers;
-	PGresult *breakers, *workers;
+	PGresult *breakers, *workers, *holders;
 	struct toplook *here; /* this machine's daemon; NULL: not to be asked */
 	struct problem *problem;
 	int n_problems;
@@ -51,52 +51,57 @@ add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
 	va_end(ap);
 }
 
+enum {
+	SCHEMA,
+	DAEMONS,
+	LANES,
+	SUBSCRIBERS,
+	BREAKERS,
+	WORKERS,
+	HOLDERS,
+	QUESTIONS
+};
+
+static const char *const questions[QUESTIONS] = {
+    [SCHEMA] = "SELECT outbox.schema_version() AS schema_version",
+    [DAEMONS] = "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
+		"       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
+		"       cardinality(d.target_ids) AS lanes,"
+		"       d.detail ->> 'isolation' AS isolation"
+		"  FROM outbox.daemons d"
+		" ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
+    [LANES] = "SELECT l.* FROM outbox.lane_status() l",
+    [SUBSCRIBERS] =
+	"SELECT s.subscriber_id, s.pause_reason, s.paused_at, s.paused_by"
+	"  FROM outbox.subscribers s WHERE s.paused"
+	" ORDER BY s.subscriber_id",
+    [BREAKERS] = "SELECT b.host, b.pid, b.subscriber_id, b.plugin_version,"
+		 "       b.state, b.failures, b.open_ms, b.reason"
+		 "  FROM outbox.breakers b"
+		 " ORDER BY b.subscriber_id, b.plugin_version, b.host, b.pid",
+    [WORKERS] = "SELECT w.host, w.pid, w.plugin_id, w.plugin_version,"
+		"       w.processes, w.ready, w.in_flight, w.restarts, w.error"
+		"  FROM outbox.workers w"
+		" ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
+    [HOLDERS] = "SELECT h.* FROM outbox.horizon_holders('10 min') h",
+};
+
 static bool
 ask(struct status *s)
 {
-	struct ctl *c = s->c;
+	PGresult *res[QUESTIONS];
 
-	db_statement_timeout(c->db, QUESTION_MS);
-	s->schema = out_run(c,
-	    "SELECT outbox.schema_version() AS schema_version", DB_NONE);
-	if (s->schema == NULL)
+	db_statement_timeout(s->c->db, QUESTION_MS);
+	if (!out_run_all(s->c, QUESTIONS, questions, res))
 		return false;
-	s->daemons = out_run(c,
-	    "SELECT d.worker, d.host, d.pid, d.version, d.started_at,"
-	    "       d.last_seen_at, d.alive, d.stopping, d.max_bytes,"
-	    "       cardinality(d.target_ids) AS lanes,"
-	    "       d.detail ->> 'isolation' AS isolation"
-	    "  FROM outbox.daemons d"
-	    " ORDER BY d.alive DESC, d.last_seen_at DESC LIMIT 100",
-	    DB_NONE);
-	if (s->daemons == NULL)
-		return false;
-	s->lanes =
-	    out_run(c, "SELECT l.* FROM outbox.lane_status() l", DB_NONE);
-	if (s->lanes == NULL)
-		return false;
-	s->subscribers = out_run(c,
-	    "SELECT s.subscriber_id, s.pause_reason, s.paused_at, s.paused_by"
-	    "  FROM outbox.subscribers s WHERE s.paused"
-	    " ORDER BY s.subscriber_id",
-	    DB_NONE);
-	if (s->subscribers == NULL)
-		return false;
-	s->breakers = out_run(c,
-	    "SELECT b.host, b.pid, b.subscriber_id, b.plugin_version, b.state,"
-	    "       b.failures, b.open_ms, b.reason"
-	    "  FROM outbox.breakers b"
-	    " ORDER BY b.subscriber_id, b.plugin_version, b.host, b.pid",
-	    DB_NONE);
-	if (s->breakers == NULL)
-		return false;
-	s->workers = out_run(c,
-	    "SELECT w.host, w.pid, w.plugin_id, w.plugin_version, w.processes,"
-	    "       w.ready, w.in_flight, w.restarts, w.error"
-	    "  FROM outbox.workers w"
-	    " ORDER BY w.plugin_id, w.plugin_version, w.host, w.pid",
-	    DB_NONE);
-	return s->workers != NULL;
+	s->schema = res[SCHEMA];
+	s->daemons = res[DAEMONS];
+	s->lanes = res[LANES];
+	s->subscribers = res[SUBSCRIBERS];
+	s->breakers = res[BREAKERS];
+	s->workers = res[WORKERS];
+	s->holders = res[HOLDERS];
+	return true;
 }
 
 static long
@@ -213,6 +218,26 @@ judge_duties(struct status *s)
 }
 
 static void
+judge_holder(struct status *s, int i)
+{
+	const char *kind = db_text(s->holders, i, "kind");
+	const char *name = db_text(s->holders, i, "name");
+	const char *what = db_text(s->holders, i, "application");
+	long pid = number(s->holders, i, "pid");
+
+	add(s, "horizon_held",
+	    strcmp(kind, "session") == 0
+		? xasprintf("SELECT pg_terminate_backend(%ld)", pid)
+		: strcmp(kind, "prepared") == 0
+		? xasprintf("COMMIT PREPARED or ROLLBACK PREPARED '%s'", what)
+		: xstrdup("let it go on, or drop it"),
+	    "dead rows cannot be vacuumed because of an old %s of %s (%s), "
+	    "%ld transaction(s) back",
+	    kind, name, what == NULL ? "-" : what,
+	    number(s->holders, i, "xids"));
+}
+
+static void
 judge(struct status *s)
 {
 	const char *subscriber;
@@ -227,6 +252,8 @@ judge(struct status *s)
 		judge_breaker(s, i);
 	for (i = 0; i < PQntuples(s->workers); i++)
 		judge_worker(s, i);
+	for (i = 0; i < PQntuples(s->holders); i++)
+		judge_holder(s, i);
 	for (i = 0; i < PQntuples(s->subscribers); i++) {
 		subscriber = db_text(s->subscribers, i, "subscriber_id");
 		add(s, "subscriber_paused",
@@ -308,6 +335,7 @@ say_json(const struct status *s, const char *word)
 	    out_rows(s->subscribers));
 	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
 	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
+	cJSON_AddItemToObject(object, "horizon_holders", out_rows(s->holders));
 	add_told(object, s, "links");
 	add_told(object, s, "duties");
 	list = cJSON_AddArrayToObject(object, "problems");
@@ -392,6 +420,7 @@ status(struct ctl *c, const struct args *a)
 	PQclear(s.subscribers);
 	PQclear(s.breakers);
 	PQclear(s.workers);
+	PQclear(s.holders);
 	toplook_free(s.here);
 	for (i = 0; i < s.n_problems; i++) {
 		free(s.problem[i].text);

@@ -319,12 +319,10 @@ db_bare(struct db *db, const char *sql)
 	return db_script(db, sql);
 }
 
-bool
-db_begin(struct db *db)
+static char *
+begin_text(const struct db *db)
 {
-	char sql[512];
-
-	snprintf(sql, sizeof(sql),
+	return xasprintf(
 	    "BEGIN ISOLATION LEVEL READ COMMITTED;"
 	    "SET LOCAL statement_timeout = %ld;"
 	    "SET LOCAL idle_in_transaction_session_timeout = '60s';"
@@ -335,7 +333,16 @@ db_begin(struct db *db)
 	    "SET LOCAL max_parallel_workers_per_gather = 0;"
 	    "SET LOCAL search_path = pg_catalog, pg_temp",
 	    db->statement_timeout_ms);
-	return db_script(db, sql);
+}
+
+bool
+db_begin(struct db *db)
+{
+	char *sql = begin_text(db);
+	bool begun = db_script(db, sql);
+
+	free(sql);
+	return begun;
 }
 
 PGresult *
@@ -408,6 +415,61 @@ db_run(struct db *db, const char *sql, int n, const char *const *values)
 		db_rollback(db);
 	} while (db_again(db, ++attempt));
 	return NULL;
+}
+
+/* The rows of each SELECT, and at the end the COMMIT that was asked for. */
+static bool
+take_all(struct db *db, int n, PGresult *results[])
+{
+	PGresult *res, *failed = NULL, *last = NULL;
+	bool good;
+	int i = 0;
+
+	while ((res = PQgetResult(db->conn)) != NULL) {
+		if (!answered(res) && failed == NULL) {
+			failed = res;
+		} else if (PQresultStatus(res) == PGRES_TUPLES_OK && i < n) {
+			results[i++] = res;
+		} else {
+			PQclear(last);
+			last = res;
+		}
+	}
+	good = failed == NULL && i == n;
+	if (!good)
+		fail_result(db, failed);
+	PQclear(last);
+	return good;
+}
+
+bool
+db_run_all(struct db *db, int n, const char *const sql[], PGresult *results[])
+{
+	char *all = begin_text(db), *more;
+	int i, attempt = 0;
+	bool good;
+
+	for (i = 0; i <= n; i++) {
+		more = xasprintf("%s;%s", all, i < n ? sql[i] : "COMMIT");
+		free(all);
+		all = more;
+	}
+	do {
+		for (i = 0; i < n; i++)
+			results[i] = NULL;
+		good = PQsendQuery(db->conn, all) == 1;
+		if (!good)
+			fail_result(db, NULL);
+		else
+			good = take_all(db, n, results);
+		if (!good) {
+			for (i = 0; i < n; i++)
+				PQclear(results[i]);
+			db_rollback(db);
+		}
+	} while (!good && db_again(db, ++attempt));
+	free(all);
+	return good;
 }
 
 /* ---- rows ---- */

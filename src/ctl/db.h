@@ -74,6 +74,14 @@ bool db_again(struct db *db, int attempt);
 PGresult *db_run(struct db *db, const char *sql, int n,
     const char *const *values);
 
+/*
+ * n SELECTs in one transaction and one round trip, committed, and db_again().
+ * Each of them begins anew what it sees, and has the timeout for itself.
+ * false: no results.
+ */
+bool db_run_all(struct db *db, int n, const char *const sql[],
+    PGresult *results[]);
+
 /* One statement outside any transaction: what cannot run inside one. */
 bool db_bare(struct db *db, const char *sql);
 

@@ -172,16 +172,37 @@ out_record(FILE *f, const PGresult *res, const char *columns)
 
 /* ---- JSON ---- */
 
+static char *
+with_json(const char *sql)
+{
+	return xasprintf("SELECT t.*, row_to_json(t)::text AS json FROM (%s) t",
+	    sql);
+}
+
 PGresult *
 out_run(struct ctl *c, const char *sql, int n, const char *const *values)
 {
-	char *asked = xasprintf("SELECT t.*, row_to_json(t)::text AS json"
-				" FROM (%s) t",
-	    sql);
+	char *asked = with_json(sql);
 	PGresult *res = db_run(c->db, asked, n, values);
 
 	free(asked);
 	return res;
+}
+
+bool
+out_run_all(struct ctl *c, int n, const char *const sql[], PGresult *results[])
+{
+	char **asked = xcalloc((size_t)n, sizeof(*asked));
+	bool good;
+	int i;
+
+	for (i = 0; i < n; i++)
+		asked[i] = with_json(sql[i]);
+	good = db_run_all(c->db, n, (const char *const *)asked, results);
+	for (i = 0; i < n; i++)
+		free(asked[i]);
+	free(asked);
+	return good;
 }
 
 void

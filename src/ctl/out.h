@@ -56,6 +56,10 @@ void out_add_raw(cJSON *object, const char *key, const char *json);
 PGresult *out_run(struct ctl *c, const char *sql, int n,
     const char *const *values);
 
+/* Likewise n of them, without parameters, in one transaction and round trip. */
+bool out_run_all(struct ctl *c, int n, const char *const sql[],
+    PGresult *results[]);
+
 /* The rows of out_run() as one array. */
 cJSON *out_rows(const PGresult *res);
 

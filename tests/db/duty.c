@@ -406,6 +406,10 @@ expired_claims_of_lanes_that_no_claim_visits_are_found(void)
 	    "SELECT status, expired FROM outbox.exception WHERE target_id = "
 	    "%s",
 	    l.target);
+	IS(super, "0|1",
+	    "SELECT pending, expired_claims FROM outbox.lane_status() WHERE "
+	    "target_id = %s",
+	    l.target);
 }
 
 static void
@@ -507,7 +511,31 @@ receipts_have_a_partition_for_this_month_and_the_next_two(void)
 	    "FROM outbox.receipt r) x ORDER BY delivered_at DESC LIMIT 1");
 }
 
+static void
+an_old_transaction_that_keeps_dead_rows_is_named_and_a_short_one_is_not(void)
+{
+	PGconn *old = db_open(NULL), *viewer = db_open("viewer");
+	const char *pid;
+
+	db_run(old, "SET application_name = 'report'");
+	pid = db_get(old, "SELECT pg_backend_pid()");
+	db_run(old, "BEGIN ISOLATION LEVEL REPEATABLE READ");
+	db_get(old, "SELECT 1");
+	IS(viewer, "session|report|idle in transaction|t|t",
+	    "SELECT kind, application, state, held_ms >= 0, xids >= 0 "
+	    "FROM outbox.horizon_holders('0') WHERE pid = %s",
+	    pid);
+	IS(viewer, "0",
+	    "SELECT count(*) FROM outbox.horizon_holders() WHERE pid = %s",
+	    pid);
+	db_run(old, "COMMIT");
+	IS(viewer, "0",
+	    "SELECT count(*) FROM outbox.horizon_holders('0') WHERE pid = %s",
+	    pid);
+}
+
 static const struct db_test tests[] = {
+    T(an_old_transaction_that_keeps_dead_rows_is_named_and_a_short_one_is_not),
     T(receipts_have_a_partition_for_this_month_and_the_next_two),
     T(the_death_of_a_daemon_counts_as_a_crash_of_what_it_held),
     T(an_expiry_whose_daemon_lives_or_stopped_or_is_unknown_counts_no_crash),

@@ -151,9 +151,9 @@ as() { # USER GROUP GROUPS COMMAND...
 	shift 3
 	setpriv $who "$@"
 }
-get() { # CODE as seen by USER GROUP GROUPS
+get() { # CODE as seen by USER GROUP GROUPS, of PATH
 	as "$1" "$2" "$3" curl -s -m 5 -o "$T/run/got" -w '%{http_code}' \
-	    --unix-socket "$SOCKET" http://d/healthz
+	    --unix-socket "$SOCKET" "http://d${4:-/healthz}"
 }
 chmod 777 "$T/run"
 with_admin "group: games"
@@ -170,6 +170,25 @@ is "with what they lack" "$(json "$(cat "$T/run/got")" message | cut -d: -f2-)" 
     " root, or a member of the group admin.group"
 passes "which is logged" wait_for $SLOW grep -q \
     'level=warn event=admin_refused.*uid=65534 path=/healthz has=none' "$T/daemon.log"
+stop_daemon
+
+# a reader is not an operator
+reveal="/v1/memory/reveal?entry=1&mode=full"
+with_admin "group: games, operator_group: staff"
+launch
+wait_for $SLOW answers /readyz 200
+for path in /metrics /v1/status /v1/memory/stats /v1/memory/entries \
+    /v1/memory/tree "/v1/memory/search?q=x"; do
+	is "a reader may ask for $path" "$(get nobody games '' "$path")" 200
+done
+rm -f "$T/run/got"
+is "but see no body" "$(get nobody games '' "$reveal")" 403
+like "and is told what is lacking" \
+    "$(json "$(cat "$T/run/got")" message)" "*admin.operator_group*"
+is "an operator comes as far as the entry, which is not there" \
+    "$(get nobody games staff "$reveal")" 404
+passes "the refusal is logged" wait_for $SLOW grep -q \
+    'event=admin_refused.*uid=65534 path=/v1/memory/reveal' "$T/daemon.log"
 stop_daemon
 
 # as another user, whose plugins are he

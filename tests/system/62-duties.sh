@@ -105,3 +105,34 @@ passes "SIGUSR1 tells when each duty was done" wait_for $SLOW sh -c \
     '$T/daemon.log') = 5 ]"
 stop_daemon
 is "it stops with 0" $? 0
+
+# ---- who holds the horizon ----
+# A minute is not waited for.
+sooner() { # OLDER
+	sql "SELECT pg_get_functiondef('outbox.horizon_holders(interval)'::regprocedure)" |
+	    sed "s/p_older interval DEFAULT '[^']*'/p_older interval DEFAULT '$1'/" \
+		>"$T/holders.sql"
+	psql -Xq -f "$T/holders.sql"
+}
+mkfifo "$T/old"
+PGAPPNAME=nightly psql -XAtq <"$T/old" >"$T/old.out" 2>&1 &
+exec 8>"$T/old"
+echo "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_backend_pid();" >&8
+wait_for $SLOW test -s "$T/old.out"
+old=$(cat "$T/old.out")
+sooner 0
+: >"$T/daemon.log"
+launch
+passes "an old transaction that keeps dead rows is named" wait_for $SLOW grep -q \
+    "level=warn event=horizon_held.* pid=$old .*application=nightly.*pg_terminate_backend" \
+    "$T/daemon.log"
+sed "s/< clock_timestamp() - p_older/< clock_timestamp()/" \
+    "$T/holders.sql" >"$T/at-once.sql"
+psql -Xq -f "$T/at-once.sql"
+exits "status tells it, too" 1 ctl -c "$T/outboxd.yaml" --json status
+like "with what ends it" "$OUT" "*horizon_held*pg_terminate_backend($old)*"
+echo "COMMIT;" >&8
+exec 8>&-
+passes "and no more when it has ended" wait_for $SLOW sh -c \
+    "'$OUTBOXCTL' -c '$T/outboxd.yaml' --json status | grep -q '\"horizon_holders\": *\[\]'"
+stop_daemon

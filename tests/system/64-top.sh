@@ -134,6 +134,14 @@ $MUX resize-window -t t -x 120 -y 30
 passes "and a bigger one a bigger page" wait_for $SLOW shows 'LAST ERROR'
 : >"$T/go"
 passes "what changes is seen" wait_for $SLOW shows '^test\.slow\.run@1 +0 '
+pid=$(pgrep -P "$($MUX display-message -p -t t '#{pane_pid}')" outboxctl)
+kill -TSTP "$pid"
+passes "a stop gives the shell its screen back" wait_for $SLOW \
+    eval '[ "$($MUX display-message -p -t t "#{alternate_on}#{cursor_flag}")" = 01 ]'
+keys "fg; echo ended \$?; stty -g | cksum" Enter
+passes "and fg the page" wait_for $SLOW shows '^test\.slow\.run@1'
+is "on the other screen, without the cursor" \
+    "$($MUX display-message -p -t t '#{alternate_on}#{cursor_flag}')" 10
 keys q
 passes "q ends it with 0" wait_for $SLOW shows '^ended 0'
 passes "and the terminal is as it was" wait_for $SLOW restored

@@ -6,6 +6,7 @@
 #include "json.h"
 #include "utf8.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -346,7 +347,86 @@ START_TEST(what_the_journal_does_not_take_is_text)
 }
 END_TEST
 
+/* The descriptor that came instead of bytes; -1: none. */
+static int
+passed(int fd)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control;
+	char byte;
+	struct iovec v = {&byte, 1};
+	struct msghdr m = {
+	    .msg_iov = &v,
+	    .msg_iovlen = 1,
+	    .msg_control = &control,
+	    .msg_controllen = sizeof(control),
+	};
+	struct cmsghdr *c;
+	int got = -1;
+
+	ck_assert_int_eq(recvmsg(fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC), 0);
+	c = CMSG_FIRSTHDR(&m);
+	if (c != NULL && c->cmsg_type == SCM_RIGHTS)
+		memcpy(&got, CMSG_DATA(c), sizeof(got));
+	return got;
+}
+
+static int
+descriptors(void)
+{
+	int n = 0;
+
+	for (int fd = 0; fd < 256; fd++)
+		n += fcntl(fd, F_GETFD) != -1;
+	return n;
+}
+
+START_TEST(what_is_too_large_for_the_socket_comes_in_a_sealed_memfd)
+{
+	static char big[2000], got[65536];
+	int fd = open_journal(), memfd, before = 0;
+	struct log_setup small = {.fd = ends[1],
+	    .format = LOG_JOURNAL,
+	    .level = LOG_INFO,
+	    .journal = journal,
+	    .journal_send_buffer = 1}; /* the kernel's least, 4608 */
+	char byte = '!';
+	ssize_t n;
+
+	log_open(&small);
+	memset(big, 'x', sizeof(big) - 1);
+	for (int i = 0; i < 3; i++) {
+		log_event(LOG_INFO, "x", "big", LOG_STR("a", big),
+		    LOG_STR("b", big), LOG_STR("c", big), LOG_STR("d", big),
+		    LOG_STR("e", "the last"));
+		memfd = passed(fd);
+		ck_assert_int_ne(memfd, -1);
+		ck_assert_int_eq(fcntl(memfd, F_GET_SEALS),
+		    F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL);
+		ck_assert_int_eq(pwrite(memfd, &byte, 1, 0), -1);
+		n = pread(memfd, got, sizeof(got), 0);
+		ck_assert_int_gt(n, 4 * 1999);
+		ck_assert_mem_eq(got, "MESSAGE=level=info event=x ", 27);
+		ck_assert_mem_eq(got + n - 18, "OUTBOX_E=the last\n", 18);
+		close(memfd);
+		if (i == 0)
+			before = descriptors();
+	}
+	ck_assert_int_eq(descriptors(), before);
+	log_event(LOG_INFO, "x", "small");
+	n = recv(fd, got, sizeof(got), MSG_DONTWAIT);
+	ck_assert_int_gt(n, 0);
+	ck_assert_mem_eq(got, "MESSAGE=level=info event=x msg=small\n", 37);
+	ck_assert_str_eq(heard(), "");
+	close(fd);
+	unlink(journal);
+}
+END_TEST
+
 UNIT_TESTS_FIXTURE(log, setup, teardown, the_journal_gets_fields,
+    what_is_too_large_for_the_socket_comes_in_a_sealed_memfd,
     a_value_cannot_forge_a_field_of_the_journal,
     what_the_journal_does_not_take_is_text,
     a_line_has_level_code_message_and_fields_in_order, json_says_the_same,
