@@ -6,6 +6,8 @@
 #   make install          DESTDIR, prefix, bindir, sbindir, mandir, sysconfdir
 #   make check-asan       unit and system suites under ASan and UBSan
 #   make check-valgrind   the unit suite under valgrind
+#   make bench            speed, beside other systems: tests/bench/run
+#   make bench-micro      what single operations of the daemon cost
 #   make fuzz             tests/fuzz by clang's libFuzzer, FUZZ_SECONDS=60 each
 #   make format           clang-format; format-check only looks
 #
@@ -108,8 +110,9 @@ FUZZ_BIN = $(FUZZ_SRC:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 SDK_LIB = $(BUILD)/sdk/liboutbox-plugin.a
 SDK_TEST_BIN = $(BUILD)/sdk/host $(BUILD)/sdk/plugin
 # Built with the tests, so that they go on to build.
-BENCH_BIN = $(BUILD)/bench/bus $(BUILD)/bench/calls $(BUILD)/bench/noop \
-    $(BUILD)/bench/spawn
+BENCH_BIN = $(BUILD)/bench/calls $(BUILD)/bench/micro $(BUILD)/bench/noop \
+    $(BUILD)/bench/publisher $(BUILD)/bench/rival $(BUILD)/bench/spawn \
+    $(BUILD)/bench/spawnrate
 
 .PHONY: all
 all: $(BUILD)/outboxd $(BUILD)/outboxctl $(SDK_LIB)
@@ -268,13 +271,17 @@ fuzz:
 	    fuzz-targets
 	BUILD=build-fuzz FUZZ_SECONDS=$(FUZZ_SECONDS) tests/run-all fuzz
 
-# What things cost here; see tests/bench.
-.PHONY: bench-spawn bench-calls bench-bus
+# What things cost here; see tests/bench.  AXES, ROUNDS, SIZE and PEERS are
+# those of tests/bench/run.
+.PHONY: bench bench-micro bench-spawn bench-calls
+bench: all $(BENCH_BIN)
+	BUILD=$(BUILD) tests/bench/run $(AXES)
+
+bench-micro: $(BUILD)/bench/micro
+	tests/bench/micro.sh $(BUILD)
+
 bench-spawn: $(BUILD)/bench/spawn
 	$(BUILD)/bench/spawn
-
-bench-bus: $(BUILD)/bench/bus
-	$(BUILD)/bench/bus
 
 bench-calls: $(BUILD)/bench/calls $(BUILD)/bench/noop
 	tests/bench/calls.sh $(BUILD)

@@ -198,6 +198,12 @@ make_all_calls(PGconn *d, PGconn *o, PGconn *p)
 		db_text("SELECT outbox.publish('%s', 'v1', '1')",
 		    other.contract)),
 	    "a publish");
+	AT_MOST(150,
+	    least(p,
+		db_text("SELECT outbox.publish('%s', 'v1', '1', "
+			"event_id => gen_random_uuid())",
+		    other.contract)),
+	    "a publish under an id");
 
 	e = db_get(super,
 	    "SELECT event_id FROM outbox.fact x JOIN outbox.contract k USING "
@@ -251,6 +257,10 @@ plans_cached_on_empty_tables_serve_full_ones(void)
 		settle(d, w, i, lane_claimed());
 		db_run(d, "%s", beat_sql());
 		db_run(p, "SELECT outbox.publish('%s', 'v1', '1')",
+		    other.contract);
+		db_run(p,
+		    "SELECT outbox.publish('%s', 'v1', '1', "
+		    "event_id => gen_random_uuid())",
 		    other.contract);
 		SAME(lane_claim(d, w, &empty, 3600000, NULL, 8), "empty");
 		db_run(p, "SELECT * FROM outbox.event_status('%s')",
