@@ -162,7 +162,7 @@ on_ended(void *arg, struct delivery *x, const char *answer)
 	bus_tick(d->bus, loop_now_ms());
 	bus_complete(&x->item);
 	l->open--;
-	if (!x->held)
+	if (!x->held && !x->credit_back)
 		lane_give_credit(l);
 	delivery_free(&d->book, x);
 	if (l->gone)
@@ -859,7 +859,7 @@ drop_deliveries(struct daemon *d)
 		while ((x = TAILQ_FIRST(&d->book.list[s])) != NULL) {
 			l = x->lane;
 			l->open--;
-			if (!x->held)
+			if (!x->held && !x->credit_back)
 				lane_give_credit(l);
 			bus_abandon(&x->item);
 			delivery_drop(&d->book, x);

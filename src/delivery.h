@@ -49,6 +49,7 @@ struct delivery {
 	int crash_count;
 	bool suspect;
 	bool held; /* claimed ahead: it has no slot */
+	bool credit_back; /* its credit is another's before its settle */
 	char *contract; /* id@version */
 	char graph[72]; /* fingerprint */
 	char *workspace;

@@ -70,6 +70,9 @@ finish(struct host *h, struct lane *l, struct delivery *d,
 		lane_give_slot(h->setup.lanes, l);
 		if (d->started_ms != 0)
 			headstart_ended(&l->pace, now);
+		d->credit_back = lane_settles_later(l);
+		if (d->credit_back)
+			lane_give_credit(l);
 	}
 	lane_break(h->setup.lanes, l, health(&d->verdict),
 	    outcome_name(d->verdict.outcome), now);
@@ -416,7 +419,8 @@ static bool
 may_take(const struct host *h, const struct lane *l, int64_t now)
 {
 	return !next_is_held(l) ||
-	    (!gives_back(h, l, now) && lane_can_start(h->setup.lanes, l));
+	    (!gives_back(h, l, now) &&
+		lane_can_start_held(h->setup.lanes, l, now));
 }
 
 static void

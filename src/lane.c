@@ -519,6 +519,32 @@ lane_can_start(const struct lanes *ls, const struct lane *l)
 		ls->busy + ls->workers < ls->config->plugins.max_processes);
 }
 
+/* Another version of its handler wants to look for what it has. */
+static bool
+sibling_is_due(const struct lanes *ls, const struct lane *l, int64_t now_ms)
+{
+	const struct lane *o;
+
+	if (l->subscriber->lanes < 2)
+		return false;
+	TAILQ_FOREACH (o, &ls->list, entry)
+		if (o != l && o->subscriber == l->subscriber && o->mounted &&
+		    !o->gone && o->poll_at_ms <= now_ms &&
+		    lane_held_until(o) <= now_ms &&
+		    (!o->worker ||
+			o->installation->credits > o->installation->taken))
+			return true;
+	return false;
+}
+
+bool
+lane_can_start_held(const struct lanes *ls, const struct lane *l,
+    int64_t now_ms)
+{
+	return lane_can_start(ls, l) &&
+	    (lane_free_slots(l) > 1 || !sibling_is_due(ls, l, now_ms));
+}
+
 /* At twice of it, what is held is given back. */
 int64_t
 lane_head_start_ms(const struct lanes *ls, const struct lane *l)
@@ -597,6 +623,12 @@ lane_give_credit(struct lane *l)
 {
 	if (l->worker)
 		l->installation->taken--;
+}
+
+bool
+lane_settles_later(const struct lane *l)
+{
+	return l->ahead > 0 && l->open - l->busy - l->held <= l->ahead;
 }
 
 void

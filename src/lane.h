@@ -44,6 +44,7 @@ struct subscriber {
 	char *id;
 	int lanes;
 	int busy; /* slots taken, all lanes */
+	int at_work; /* the plan's: lanes */
 	void *tally; /* its counters, which stats know; NULL: not yet */
 };
 
@@ -57,7 +58,7 @@ struct installation {
 	int credits; /* told by the pool */
 	int taken; /* have one, and their settle is not yet answered */
 	int planned; /* the plan's */
-	int64_t wanted; /* the plan's */
+	int64_t wanted, wanted_all; /* the plan's */
 };
 
 struct lane {
@@ -189,14 +190,23 @@ int64_t lane_head_start_ms(const struct lanes *ls, const struct lane *l);
 int64_t lane_held_until(const struct lane *l);
 /* A slot, a credit, and a process if it needs its own, are free for it. */
 bool lane_can_start(const struct lanes *ls, const struct lane *l);
+/* Nor is the last slot for another version of its handler, which would not
+ * get one while this one takes up whatever falls free. */
+bool lane_can_start_held(const struct lanes *ls, const struct lane *l,
+    int64_t now_ms);
 void lane_take_slot(struct lanes *ls, struct lane *l);
 void lane_give_slot(struct lanes *ls, struct lane *l);
 /* One is claimed.  True: it has a slot now; false: it is held. */
 bool lane_claimed(struct lanes *ls, struct lane *l, int64_t now_ms);
 /* One that was held is not any more. */
 void lane_let_go(struct lanes *ls, struct lane *l);
-/* The settle is answered: the credit comes back. */
+/* The credit comes back: the settle is answered, or is not waited for. */
 void lane_give_credit(struct lane *l);
+/*
+ * A quick lane waits for no settle, as long as no more than it may hold ahead
+ * is to be settled.
+ */
+bool lane_settles_later(const struct lane *l);
 /* How an attempt went, for the breaker; why is the outcome's name. */
 void lane_break(struct lanes *ls, struct lane *l, enum breaker_end end,
     const char *why, int64_t now_ms);

@@ -117,11 +117,15 @@ count_wanted(struct plan *p, const struct lanes *ls)
 	struct lane *l;
 
 	p->processes_wanted = 0;
-	TAILQ_FOREACH (l, &ls->list, entry)
-		l->installation->wanted = 0;
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		l->installation->wanted = l->installation->wanted_all = 0;
+		l->subscriber->at_work = 0;
+	}
 	TAILQ_FOREACH (l, &ls->list, entry) {
 		int64_t n = is_at_work(l) ? l->tuning.concurrency : 0;
 
+		l->subscriber->at_work += is_at_work(l);
+		l->installation->wanted_all += l->tuning.concurrency;
 		if (l->worker)
 			l->installation->wanted += n;
 		else
@@ -138,10 +142,11 @@ must_share(const struct plan *p, const struct lanes *ls, const struct lane *l)
 {
 	const struct installation *i = l->installation;
 
-	if (l->subscriber->lanes > 1)
+	if (l->subscriber->at_work > is_at_work(l))
 		return true;
 	if (l->worker)
-		return i->lanes > 1 && i->wanted >= i->credits;
+		return i->lanes > 1 && i->wanted >= i->credits &&
+		    i->wanted_all > i->credits;
 	return ls->count > 1 &&
 	    p->processes_wanted >=
 	    ls->config->plugins.max_processes - ls->workers;

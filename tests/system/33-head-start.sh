@@ -257,7 +257,7 @@ is "nothing was given back" "$(given_back off) $(given_back none)" "0 0"
 stop_daemon TERM
 
 # ---- a daemon that dies while it holds ----
-with 5s 6s 3s
+with 5s 12s 3s
 start_daemon "$T/outboxd.yaml" || exit 70
 HANDLER=$SHORT gate kill 2000
 wait_for $SLOW more_than 8 kill claimed

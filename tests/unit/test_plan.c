@@ -297,21 +297,57 @@ START_TEST(lanes_that_compete_for_the_credits_of_a_worker_have_none)
 	ck_assert_int_eq(ahead_of(l), 250); /* there is room for both */
 	l->installation->credits = 8;
 	ck_assert_int_eq(ahead_of(l), 0);
-	l->installation->credits = 16;
+	l->installation->credits = 15;
 	ck_assert_int_eq(ahead_of(l), 250);
 	works(o, 1);
 	ck_assert_int_eq(ahead_of(l), 0);
 	ck_assert_int_eq(o->ahead, 0);
+	l->installation->credits = 16; /* enough for all that it has */
+	ck_assert_int_eq(ahead_of(l), 250);
+	ck_assert_int_eq(o->ahead, 250);
 }
 END_TEST
 
-START_TEST(versions_that_share_a_subscriber_have_none)
+START_TEST(versions_that_share_a_subscriber_have_none_while_both_work)
 {
 	struct lane *l = quick(1, "a.h", "a", true);
 	struct lane *old = quick(2, "a.h", "older", true);
 
+	works(l, 1);
+	ck_assert_int_eq(ahead_of(l), 250);
+	works(old, 1);
 	ck_assert_int_eq(ahead_of(l), 0);
 	ck_assert_int_eq(old->ahead, 0);
+}
+END_TEST
+
+START_TEST(what_is_held_leaves_the_last_slot_to_another_version_that_is_due)
+{
+	struct lane *l = quick(1, "a.h", "a", true);
+	struct lane *old = quick(2, "a.h", "older", true);
+
+	works(l, 7);
+	old->poll_at_ms = NOW + 5;
+	ck_assert(lane_can_start_held(&lanes, l, NOW));
+	old->poll_at_ms = NOW;
+	ck_assert(!lane_can_start_held(&lanes, l, NOW));
+	old->installation->credits = 0; /* its worker is not there: it cannot */
+	ck_assert(lane_can_start_held(&lanes, l, NOW));
+}
+END_TEST
+
+START_TEST(a_lane_with_a_head_start_waits_for_no_settle_but_not_without_bound)
+{
+	struct lane *l = quick(1, "a.h", "a", true);
+
+	l->open = 250;
+	ck_assert(!lane_settles_later(l));
+	ck_assert_int_eq(ahead_of(l), 250);
+	ck_assert(lane_settles_later(l));
+	l->open = 251;
+	ck_assert(!lane_settles_later(l));
+	works(l, 1);
+	ck_assert(lane_settles_later(l));
 }
 END_TEST
 
@@ -384,7 +420,9 @@ UNIT_TESTS_FIXTURE(plan, setup, teardown,
     a_lane_that_is_broken_off_or_gives_back_has_none,
     there_is_none_while_half_of_the_budget_is_charged,
     lanes_that_compete_for_the_credits_of_a_worker_have_none,
-    versions_that_share_a_subscriber_have_none,
+    versions_that_share_a_subscriber_have_none_while_both_work,
+    what_is_held_leaves_the_last_slot_to_another_version_that_is_due,
+    a_lane_with_a_head_start_waits_for_no_settle_but_not_without_bound,
     a_lane_that_can_take_all_processes_has_none_beside_others,
     what_is_claimed_ahead_does_not_count_as_a_process,
     not_even_a_doubtful_lane_claims_without_a_process,
