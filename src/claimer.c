@@ -577,7 +577,7 @@ claimer_wake(struct claimer *c)
 
 /*
  * Only lanes that could start something are worth being woken for.  If what
- * is published is for others, a call brings nothing, and each costs the
+ * is published is for full ones, a call brings nothing, and each costs the
  * publishers a lock of the whole instance: then polls do for a moment.
  */
 static bool
@@ -586,8 +586,7 @@ should_sleep(const struct claimer *c, int64_t now)
 	const struct lane *l;
 	bool can_start = false, saturated = false;
 
-	if (c->stopped || now < c->awake_until_ms ||
-	    !sleeper_can_begin(c->sleeper, now))
+	if (c->stopped || !sleeper_can_begin(c->sleeper, now))
 		return false;
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry) {
 		if (l->gone || !l->mounted)
@@ -597,7 +596,8 @@ should_sleep(const struct claimer *c, int64_t now)
 		else
 			saturated = true;
 	}
-	if (saturated && now - c->last_items_ms < QUIET_MS)
+	if (saturated &&
+	    (now - c->last_items_ms < QUIET_MS || now < c->awake_until_ms))
 		return false;
 	return can_start &&
 	    plan_free_items(c->setup.lanes, c->setup.bus, c->setup.config) > 0;
