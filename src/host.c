@@ -366,6 +366,11 @@ start_or_release(struct host *h, struct lane *l, struct delivery *d)
 static bool
 gives_back(const struct host *h, const struct lane *l, int64_t now)
 {
+	const struct installation *i = l->installation;
+
+	/* a quick worker that is exchanged is waited for, another one not */
+	if (l->worker && i->credits <= 0 && l->ahead == 0)
+		return true;
 	return l->give_back || h->closed || l->gone || !l->mounted ||
 	    l->breaker.state != BREAKER_CLOSED || lane_held_until(l) > now;
 }

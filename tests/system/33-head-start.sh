@@ -10,7 +10,7 @@ QUICK=1500 # long enough to show a pace
 EIGHT='deadline: 60s
     concurrency: 8
     retry: {base: 100ms, cap: 300ms, max_attempts: 3, max_crashes: 3}'
-SHORT=$(echo "$EIGHT" | sed 's/60s/3s/')
+SHORT=$(echo "$EIGHT" | sed 's/60s/15s/')
 cp "$T/outboxd.yaml" "$T/base.yaml"
 
 # with HEAD_START [LEASE [DEADLINE]]: the config of the next daemon.
@@ -257,7 +257,7 @@ is "nothing was given back" "$(given_back off) $(given_back none)" "0 0"
 stop_daemon TERM
 
 # ---- a daemon that dies while it holds ----
-with 5s 12s 3s
+with 5s 30s 15s
 start_daemon "$T/outboxd.yaml" || exit 70
 HANDLER=$SHORT gate kill 2000
 wait_for $SLOW more_than 8 kill claimed
@@ -269,7 +269,7 @@ wait_for $SLOW ended "$worker"
 : >"$T/kill.go"
 start_daemon "$T/outboxd.yaml" || exit 70
 passes "what a daemon held when it was killed is delivered" \
-    wait_for 60 exactly $((QUICK + 2008)) kill delivered
+    wait_for 120 exactly $((QUICK + 2008)) kill delivered
 is "it did hold" "$([ "$claimed" -gt 8 ] && echo yes)" yes
 is "what it held ran once, for it had not begun" "$(ends kill | cut -d' ' -f2) $(
     sort "$T/ends" | uniq -d | wc -l)" "$((QUICK + 2008)) 0"
