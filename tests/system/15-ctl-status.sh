@@ -93,10 +93,11 @@ exits "a statement that takes too long is 75" 75 ctl -c "$T/slow.yaml" event lis
 wait
 
 # ---- reload ----
-sh -c 'trap "echo told >>\"$0\"" HUP; while :; do sleep 0.05; done' "$T/hup" &
+sh -c 'trap "echo told >>\"$0\"" HUP; : >"$0.ready"; while :; do sleep 0.05; done' \
+    "$T/hup" &
 pid=$!
 DAEMONS="$DAEMONS $pid"
-wait_for 5 grep -q "^SigCgt:.*[13579bdf]$" "/proc/$pid/status"
+wait_for $SLOW test -e "$T/hup.ready" # /proc may show what this shell catches
 exits "reload is 0" 0 ctl --json -c "$T/outboxd.yaml" reload --pid $pid
 is "and tells whom" "$(json "$OUT" pid)" $pid
 wait_for 5 grep -q told "$T/hup"
