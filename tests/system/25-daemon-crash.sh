@@ -8,7 +8,7 @@ cat >>"$T/outboxd.yaml" <<YAML
 dispatch: {kill_grace: 500ms, settle_margin: 1s, concurrency: 50}
 plugins: {store: $STORE, max_processes: 64}
 subscribers:
-  test.slow.run: {lease: 10s, deadline: 7s}
+  test.slow.run: {lease: 20s, deadline: 15s}
   test.innocent.run: {lease: 6s, deadline: 3s}
 stop: {timeout: 50ms}
 YAML
@@ -60,7 +60,7 @@ passes "and the dead one's private directories are removed" \
 passes "after a restart all are delivered" delivered slow 50
 is "no earlier than their leases end, for nobody knows better, and soon after" \
     "$(sql "SELECT min(delivered_at) >= min(r.claim_expires_at)
-	AND extract(epoch FROM max(delivered_at)) * 1000 < $killed + 10000 + 10000
+	AND extract(epoch FROM max(delivered_at)) * 1000 < $killed + 20000 + 10000
 	FROM outbox.deliveries CROSS JOIN LATERAL (SELECT ended_at
 	AS claim_expires_at FROM outbox.attempts LIMIT 1) r")" t
 is "none twice at the same moment" "$(lines "$T/run/overlap")" 0
