@@ -277,19 +277,12 @@ env_build(struct runenv *v, const struct config *c, const struct lane *l,
 	runenv_finish(v, c, l->subscriber->id);
 }
 
-/*
- * The whole deadline must fit before the kill grace and half of the settle
- * margin: the other half may have gone by since the claim was sent.
- */
 static bool
 lease_suffices(const struct host *h, const struct lane *l,
     const struct delivery *d)
 {
-	const struct tuning_margin *m = &h->setup.config->dispatch.margin;
-	int64_t left = d->lease_ends_ms - loop_now_ms();
-
-	return left >=
-	    l->tuning.deadline_ms + m->kill_grace_ms + m->settle_margin_ms / 2;
+	return d->lease_ends_ms - loop_now_ms() >=
+	    lane_needs_ms(l, h->setup.config);
 }
 
 static void

@@ -545,14 +545,21 @@ lane_can_start_held(const struct lanes *ls, const struct lane *l,
 	    (lane_free_slots(l) > 1 || !sibling_is_due(ls, l, now_ms));
 }
 
+int64_t
+lane_needs_ms(const struct lane *l, const struct config *c)
+{
+	const struct tuning_margin *m = &c->dispatch.margin;
+
+	return l->tuning.deadline_ms + m->kill_grace_ms +
+	    m->settle_margin_ms / 2;
+}
+
 /* At twice of it, what is held is given back. */
 int64_t
 lane_head_start_ms(const struct lanes *ls, const struct lane *l)
 {
 	const struct config *c = ls->config;
-	const struct tuning_margin *m = &c->dispatch.margin;
-	int64_t spare = l->tuning.lease_ms - l->tuning.deadline_ms -
-	    m->kill_grace_ms - m->settle_margin_ms / 2;
+	int64_t spare = l->tuning.lease_ms - lane_needs_ms(l, c);
 
 	return spare / 2 < c->dispatch.head_start_ms
 	    ? spare / 2

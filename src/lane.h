@@ -183,6 +183,10 @@ int lane_free_slots(const struct lane *l);
 int lane_room(const struct lane *l, int64_t now_ms);
 /* The same with so many free slots. */
 int lane_room_of(const struct lane *l, int slots, int64_t now_ms);
+/* What a lease must have left at the start: the whole deadline, the kill grace
+ * and half of the settle margin; the other half may have gone by since the
+ * claim was sent. */
+int64_t lane_needs_ms(const struct lane *l, const struct config *c);
 /* What it finishes in this time it may hold: dispatch.head_start, or half of
  * what its lease has to spare. */
 int64_t lane_head_start_ms(const struct lanes *ls, const struct lane *l);

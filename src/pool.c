@@ -638,9 +638,15 @@ choose(const struct pool *p)
 static bool
 lease_suffices(const struct pool *p, const struct delivery *d, int64_t now)
 {
-	const struct lane *l = d->lane;
+	return d->lease_ends_ms - now >=
+	    lane_needs_ms(d->lane, p->setup.config);
+}
 
-	return give_up_at(p, d) - now >= l->tuning.deadline_ms;
+static void
+release_late(struct pool *p, struct delivery *d)
+{
+	lane_claim_less(d->lane);
+	release(p, d, ENDING_NOT_STARTED, "too little of the lease was left");
 }
 
 static bool
@@ -679,9 +685,7 @@ deliver(struct pool *p, struct member *m, struct delivery *d, int64_t now)
 		return false;
 	}
 	if (!lease_suffices(p, d, now)) {
-		lane_claim_less(d->lane);
-		release(p, d, ENDING_NOT_STARTED,
-		    "too little of the lease was left");
+		release_late(p, d);
 		return false;
 	}
 	delivery_move(p->setup.book, d, DELIVERY_RUNNING);
@@ -767,11 +771,11 @@ give_back(struct pool *p, int64_t now)
 			continue;
 		TAILQ_REMOVE(&p->waiting, d, queued);
 		p->n_waiting--;
-		if (!nobody)
-			lane_claim_less(d->lane);
-		release(p, d, ENDING_NOT_STARTED,
-		    nobody ? "no worker was ready"
-			   : "too little of the lease was left");
+		if (nobody)
+			release(p, d, ENDING_NOT_STARTED,
+			    "no worker was ready");
+		else
+			release_late(p, d);
 	}
 	d = p->suspect;
 	if (d != NULL && (nobody || !lease_suffices(p, d, now))) {
