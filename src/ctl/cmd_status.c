@@ -24,33 +24,6 @@ struct problem {
 	char *remedy;
 };
 
-struct status {
-	struct ctl *c;
-	PGresult *schema, *daemons, *lanes, *subscribers;
-	PGresult *breakers, *workers, *holders;
-	struct toplook *here; /* this machine's daemon; NULL: not to be asked */
-	struct problem *problem;
-	int n_problems;
-	long alive; /* daemons */
-};
-
-/* Takes remedy. */
-static void __attribute__((format(printf, 4, 5)))
-add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
-{
-	struct problem *p;
-	va_list ap;
-
-	s->problem = xreallocarray(s->problem, (size_t)s->n_problems + 1,
-	    sizeof(*s->problem));
-	p = &s->problem[s->n_problems++];
-	p->code = code;
-	p->remedy = remedy;
-	va_start(ap, fmt);
-	p->text = xvasprintf(fmt, ap);
-	va_end(ap);
-}
-
 enum {
 	SCHEMA,
 	DAEMONS,
@@ -86,22 +59,37 @@ static const char *const questions[QUESTIONS] = {
     [HOLDERS] = "SELECT h.* FROM outbox.horizon_holders('10 min') h",
 };
 
+struct status {
+	struct ctl *c;
+	PGresult *answer[QUESTIONS];
+	struct toplook *here; /* this machine's daemon; NULL: not to be asked */
+	struct problem *problem;
+	int n_problems;
+	long alive; /* daemons */
+};
+
+/* Takes remedy. */
+static void __attribute__((format(printf, 4, 5)))
+add(struct status *s, const char *code, char *remedy, const char *fmt, ...)
+{
+	struct problem *p;
+	va_list ap;
+
+	s->problem = xreallocarray(s->problem, (size_t)s->n_problems + 1,
+	    sizeof(*s->problem));
+	p = &s->problem[s->n_problems++];
+	p->code = code;
+	p->remedy = remedy;
+	va_start(ap, fmt);
+	p->text = xvasprintf(fmt, ap);
+	va_end(ap);
+}
+
 static bool
 ask(struct status *s)
 {
-	PGresult *res[QUESTIONS];
-
 	db_statement_timeout(s->c->db, QUESTION_MS);
-	if (!out_run_all(s->c, QUESTIONS, questions, res))
-		return false;
-	s->schema = res[SCHEMA];
-	s->daemons = res[DAEMONS];
-	s->lanes = res[LANES];
-	s->subscribers = res[SUBSCRIBERS];
-	s->breakers = res[BREAKERS];
-	s->workers = res[WORKERS];
-	s->holders = res[HOLDERS];
-	return true;
+	return out_run_all(s->c, QUESTIONS, questions, s->answer);
 }
 
 static long
@@ -118,7 +106,7 @@ static void
 judge_schema(struct status *s)
 {
 	struct script *script = script_create();
-	long version = number(s->schema, 0, "schema_version");
+	long version = number(s->answer[SCHEMA], 0, "schema_version");
 
 	if (version < script->version)
 		add(s, "schema_older", xstrdup("outboxctl schema upgrade"),
@@ -130,30 +118,31 @@ judge_schema(struct status *s)
 static void
 judge_daemons(struct status *s)
 {
-	int i, n = PQntuples(s->daemons);
+	int i, n = PQntuples(s->answer[DAEMONS]);
 
 	for (i = 0; i < n; i++)
-		s->alive += db_true(s->daemons, i, "alive");
+		s->alive += db_true(s->answer[DAEMONS], i, "alive");
 	if (s->alive == 0)
 		add(s, "no_daemon", xstrdup("systemctl start outboxd"),
 		    n == 0 ? "no daemon has ever served this database"
 			   : "no daemon is alive; one was last seen at %s",
-		    n == 0 ? "" : db_text(s->daemons, 0, "last_seen_at"));
+		    n == 0 ? ""
+			   : db_text(s->answer[DAEMONS], 0, "last_seen_at"));
 }
 
 static void
 judge_lane(struct status *s, int i)
 {
-	const char *subscriber = db_text(s->lanes, i, "subscriber_id");
-	const char *version = db_text(s->lanes, i, "plugin_version");
-	const char *state = db_text(s->lanes, i, "installation_state");
-	long paused = number(s->lanes, i, "paused");
+	const char *subscriber = db_text(s->answer[LANES], i, "subscriber_id");
+	const char *version = db_text(s->answer[LANES], i, "plugin_version");
+	const char *state = db_text(s->answer[LANES], i, "installation_state");
+	long paused = number(s->answer[LANES], i, "paused");
 	bool active = strcmp(state, "active") == 0;
-	bool owes = number(s->lanes, i, "pending") > 0 &&
+	bool owes = number(s->answer[LANES], i, "pending") > 0 &&
 	    strcmp(state, "retained") == 0;
 
 	if (s->alive > 0 && (active || owes) &&
-	    number(s->lanes, i, "daemons") == 0)
+	    number(s->answer[LANES], i, "daemons") == 0)
 		add(s, "no_daemon_has_artifact",
 		    xstrdup("on a daemon's host: outboxctl plugin install DIR"),
 		    "no living daemon can run %s of version %s", subscriber,
@@ -170,32 +159,35 @@ judge_lane(struct status *s, int i)
 static void
 judge_breaker(struct status *s, int i)
 {
-	const char *subscriber = db_text(s->breakers, i, "subscriber_id");
+	const char *subscriber =
+	    db_text(s->answer[BREAKERS], i, "subscriber_id");
 
 	add(s, "breaker_open",
 	    xasprintf("outboxctl delivery list --subscriber %s (last_error)",
 		subscriber),
 	    "the breaker of %s, version %s, is %s on %s after %ld failure(s) "
 	    "one after the other, the last one %s",
-	    subscriber, db_text(s->breakers, i, "plugin_version"),
-	    strcmp(db_text(s->breakers, i, "state"), "open") == 0 ? "open"
-								  : "half open",
-	    db_text(s->breakers, i, "host"), number(s->breakers, i, "failures"),
-	    db_text(s->breakers, i, "reason"));
+	    subscriber, db_text(s->answer[BREAKERS], i, "plugin_version"),
+	    strcmp(db_text(s->answer[BREAKERS], i, "state"), "open") == 0
+		? "open"
+		: "half open",
+	    db_text(s->answer[BREAKERS], i, "host"),
+	    number(s->answer[BREAKERS], i, "failures"),
+	    db_text(s->answer[BREAKERS], i, "reason"));
 }
 
 static void
 judge_worker(struct status *s, int i)
 {
-	const char *error = db_text(s->workers, i, "error");
+	const char *error = db_text(s->answer[WORKERS], i, "error");
 
-	if (error == NULL || number(s->workers, i, "ready") > 0)
+	if (error == NULL || number(s->answer[WORKERS], i, "ready") > 0)
 		return;
 	add(s, "worker_not_ready", xstrdup("mend the plugin; see its log"),
 	    "no process of worker %s@%s is ready on %s: %s",
-	    db_text(s->workers, i, "plugin_id"),
-	    db_text(s->workers, i, "plugin_version"),
-	    db_text(s->workers, i, "host"), error);
+	    db_text(s->answer[WORKERS], i, "plugin_id"),
+	    db_text(s->answer[WORKERS], i, "plugin_version"),
+	    db_text(s->answer[WORKERS], i, "host"), error);
 }
 
 static void
@@ -220,10 +212,10 @@ judge_duties(struct status *s)
 static void
 judge_holder(struct status *s, int i)
 {
-	const char *kind = db_text(s->holders, i, "kind");
-	const char *name = db_text(s->holders, i, "name");
-	const char *what = db_text(s->holders, i, "application");
-	long pid = number(s->holders, i, "pid");
+	const char *kind = db_text(s->answer[HOLDERS], i, "kind");
+	const char *name = db_text(s->answer[HOLDERS], i, "name");
+	const char *what = db_text(s->answer[HOLDERS], i, "application");
+	long pid = number(s->answer[HOLDERS], i, "pid");
 
 	add(s, "horizon_held",
 	    strcmp(kind, "session") == 0
@@ -234,7 +226,7 @@ judge_holder(struct status *s, int i)
 	    "dead rows cannot be vacuumed because of an old %s of %s (%s), "
 	    "%ld transaction(s) back",
 	    kind, name, what == NULL ? "-" : what,
-	    number(s->holders, i, "xids"));
+	    number(s->answer[HOLDERS], i, "xids"));
 }
 
 static void
@@ -246,20 +238,21 @@ judge(struct status *s)
 	judge_schema(s);
 	judge_daemons(s);
 	judge_duties(s);
-	for (i = 0; i < PQntuples(s->lanes); i++)
+	for (i = 0; i < PQntuples(s->answer[LANES]); i++)
 		judge_lane(s, i);
-	for (i = 0; i < PQntuples(s->breakers); i++)
+	for (i = 0; i < PQntuples(s->answer[BREAKERS]); i++)
 		judge_breaker(s, i);
-	for (i = 0; i < PQntuples(s->workers); i++)
+	for (i = 0; i < PQntuples(s->answer[WORKERS]); i++)
 		judge_worker(s, i);
-	for (i = 0; i < PQntuples(s->holders); i++)
+	for (i = 0; i < PQntuples(s->answer[HOLDERS]); i++)
 		judge_holder(s, i);
-	for (i = 0; i < PQntuples(s->subscribers); i++) {
-		subscriber = db_text(s->subscribers, i, "subscriber_id");
+	for (i = 0; i < PQntuples(s->answer[SUBSCRIBERS]); i++) {
+		subscriber =
+		    db_text(s->answer[SUBSCRIBERS], i, "subscriber_id");
 		add(s, "subscriber_paused",
 		    xasprintf("outboxctl subscriber resume %s", subscriber),
 		    "subscriber %s is paused: %s", subscriber,
-		    db_text(s->subscribers, i, "pause_reason"));
+		    db_text(s->answer[SUBSCRIBERS], i, "pause_reason"));
 	}
 }
 
@@ -338,14 +331,16 @@ say_json(const struct status *s, const char *word)
 
 	cJSON_AddStringToObject(object, "status", word);
 	out_add_raw(object, "schema_version",
-	    db_text(s->schema, 0, "schema_version"));
-	cJSON_AddItemToObject(object, "daemons", out_rows(s->daemons));
-	cJSON_AddItemToObject(object, "lanes", out_rows(s->lanes));
+	    db_text(s->answer[SCHEMA], 0, "schema_version"));
+	cJSON_AddItemToObject(object, "daemons", out_rows(s->answer[DAEMONS]));
+	cJSON_AddItemToObject(object, "lanes", out_rows(s->answer[LANES]));
 	cJSON_AddItemToObject(object, "paused_subscribers",
-	    out_rows(s->subscribers));
-	cJSON_AddItemToObject(object, "breakers", out_rows(s->breakers));
-	cJSON_AddItemToObject(object, "workers", out_rows(s->workers));
-	cJSON_AddItemToObject(object, "horizon_holders", out_rows(s->holders));
+	    out_rows(s->answer[SUBSCRIBERS]));
+	cJSON_AddItemToObject(object, "breakers",
+	    out_rows(s->answer[BREAKERS]));
+	cJSON_AddItemToObject(object, "workers", out_rows(s->answer[WORKERS]));
+	cJSON_AddItemToObject(object, "horizon_holders",
+	    out_rows(s->answer[HOLDERS]));
 	add_told(object, s, "links", "links");
 	add_told(object, s, "duties", "duties");
 	add_told(object, s, "lanes_here", "lanes");
@@ -367,23 +362,23 @@ say_text(const struct status *s, const char *word)
 	int i;
 
 	printf("%s: schema version %s, %ld living daemon(s)\n", word,
-	    db_text(s->schema, 0, "schema_version"), s->alive);
+	    db_text(s->answer[SCHEMA], 0, "schema_version"), s->alive);
 	for (i = 0; i < s->n_problems; i++) {
 		text = out_plain(s->problem[i].text, (size_t)-1);
 		printf("  %s\n    -> %s\n", text, s->problem[i].remedy);
 		free(text);
 	}
 	printf("\n");
-	out_table(stdout, s->daemons,
+	out_table(stdout, s->answer[DAEMONS],
 	    "host pid version started_at last_seen_at alive stopping lanes "
 	    "isolation");
 	printf("\n");
-	out_table(stdout, s->lanes,
+	out_table(stdout, s->answer[LANES],
 	    "subscriber_id plugin_version installation_state daemons pending "
 	    "claimed paused oldest_pending_ms");
-	if (PQntuples(s->workers) > 0) {
+	if (PQntuples(s->answer[WORKERS]) > 0) {
 		printf("\n");
-		out_table(stdout, s->workers,
+		out_table(stdout, s->answer[WORKERS],
 		    "plugin_id plugin_version host processes ready in_flight "
 		    "restarts");
 	}
@@ -425,13 +420,8 @@ status(struct ctl *c, const struct args *a)
 		else
 			say_text(&s, word);
 	}
-	PQclear(s.schema);
-	PQclear(s.daemons);
-	PQclear(s.lanes);
-	PQclear(s.subscribers);
-	PQclear(s.breakers);
-	PQclear(s.workers);
-	PQclear(s.holders);
+	for (i = 0; i < QUESTIONS; i++)
+		PQclear(s.answer[i]);
 	toplook_free(s.here);
 	for (i = 0; i < s.n_problems; i++) {
 		free(s.problem[i].text);

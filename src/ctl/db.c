@@ -454,17 +454,19 @@ db_run_all(struct db *db, int n, const char *const sql[], PGresult *results[])
 		free(all);
 		all = more;
 	}
+	for (i = 0; i < n; i++)
+		results[i] = NULL;
 	do {
-		for (i = 0; i < n; i++)
-			results[i] = NULL;
 		good = PQsendQuery(db->conn, all) == 1;
 		if (!good)
 			fail_result(db, NULL);
 		else
 			good = take_all(db, n, results);
 		if (!good) {
-			for (i = 0; i < n; i++)
+			for (i = 0; i < n; i++) {
 				PQclear(results[i]);
+				results[i] = NULL;
+			}
 			db_rollback(db);
 		}
 	} while (!good && db_again(db, ++attempt));

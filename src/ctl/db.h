@@ -77,7 +77,7 @@ PGresult *db_run(struct db *db, const char *sql, int n,
 /*
  * n SELECTs in one transaction and one round trip, committed, and db_again().
  * Each of them begins anew what it sees, and has the timeout for itself.
- * false: no results.
+ * false: no results, all NULL.
  */
 bool db_run_all(struct db *db, int n, const char *const sql[],
     PGresult *results[]);
