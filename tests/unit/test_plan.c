@@ -106,6 +106,14 @@ works(struct lane *l, int n)
 		ck_assert(lane_claimed(&lanes, l, NOW));
 }
 
+/* One of those that work has ended, and is settled. */
+static void
+ends(struct lane *l)
+{
+	lane_give_slot(&lanes, l);
+	lane_give_credit(l);
+}
+
 static void
 holds(struct lane *l, int n)
 {
@@ -172,13 +180,11 @@ START_TEST(what_is_held_takes_the_free_slots_first)
 	holds(l, 5);
 	reconfigure("dispatch: {head_start: 0}");
 	for (int i = 0; i < 5; i++) {
-		lane_give_slot(&lanes, l);
-		lane_give_credit(l);
+		ends(l);
 		make();
 		ck_assert_int_eq(plan.items, 0);
 	}
-	lane_give_slot(&lanes, l);
-	lane_give_credit(l);
+	ends(l);
 	make();
 	ck_assert_int_eq(plan.items, 1);
 }
@@ -190,8 +196,7 @@ START_TEST(one_that_comes_behind_those_that_are_held_is_held)
 
 	works(l, 8);
 	holds(l, 1);
-	lane_give_slot(&lanes, l);
-	lane_give_credit(l);
+	ends(l);
 	ck_assert(lane_can_start(&lanes, l));
 	holds(l, 1);
 	ck_assert_int_eq(l->held, 2);
