@@ -159,16 +159,18 @@ stop_daemon
 with 250ms
 start_daemon "$T/outboxd.yaml" || exit 70
 HANDLER=$EIGHT worker pause
-tell_many 4000 pause "sleep 0.01; ack"
+# enough to outlast a slow machine's pause; then they go faster
+tell_many 12000 pause "nap $T/pause.go 0.01; ack"
 wait_for $SLOW more_than 800 pause delivered
 ctl subscriber pause test.pause.h --reason "for a test" >/dev/null
 passes "a lane that is paused gives back what it holds" \
     wait_for $SLOW exactly 0 pause claimed
 is "untried" "$(untried pause)" "pending|0|0|t"
 is "and is not claimed again" "$(in_status pause claimed)" 0
+: >"$T/pause.go"
 ctl subscriber resume test.pause.h >/dev/null
-passes "resumed, it gets the rest" wait_for 120 exactly 4000 pause delivered
-is "and each ran once" "$(ends pause)" "4000 4000"
+passes "resumed, it gets the rest" wait_for 120 exactly 12000 pause delivered
+is "and each ran once" "$(ends pause)" "12000 12000"
 
 # ---- a lane that turns slow ----
 gate slow 600
