@@ -9,7 +9,7 @@
 struct pgconn;
 
 #define SCHEMA_OLDEST 2
-#define SCHEMA_NEWEST 2
+#define SCHEMA_NEWEST 3
 
 enum schema_state {
 	SCHEMA_FITS,
