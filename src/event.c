@@ -37,18 +37,25 @@ put_string(struct text *t, const char *s)
 	char esc[8];
 
 	put(t, "\"");
-	for (; *s != '\0'; s++) {
-		unsigned char c = (unsigned char)*s;
+	for (;;) {
+		size_t n = 0;
+		unsigned char c;
 
-		if (c == '"' || c == '\\') {
-			esc[0] = '\\';
-			esc[1] = *s;
-			put_bytes(t, esc, 2);
+		while (
+		    (unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
+			n++;
+		put_bytes(t, s, n);
+		s += n;
+		c = (unsigned char)*s++;
+		if (c == '\0') {
+			break;
 		} else if (c < 0x20) {
 			snprintf(esc, sizeof(esc), "\\u%04x", c);
 			put(t, esc);
 		} else {
-			put_bytes(t, s, 1);
+			esc[0] = '\\';
+			esc[1] = (char)c;
+			put_bytes(t, esc, 2);
 		}
 	}
 	put(t, "\"");

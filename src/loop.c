@@ -1,6 +1,7 @@
 #include "loop.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/queue.h>
 #include <sys/random.h>
 #include <time.h>
@@ -238,12 +239,21 @@ loop_timer_in(struct event *ev, int64_t delay_ms)
 uint32_t
 loop_random(void)
 {
-	uint32_t r;
+	/* one for each delivery: a system call for each would be felt */
+	static unsigned short state[3];
+	static bool seeded;
 
-	/* 4 bytes come whole once the pool is up; before, the clock will do */
-	if (getrandom(&r, sizeof(r), GRND_NONBLOCK) != sizeof(r))
-		r = (uint32_t)loop_now_us() * 2654435761u;
-	return r;
+	if (!seeded) {
+		seeded = true;
+		/* whole once the pool is up; before, the clock will do */
+		if (getrandom(state, sizeof(state), GRND_NONBLOCK) !=
+		    sizeof(state)) {
+			int64_t now = loop_now_us();
+
+			memcpy(state, &now, sizeof(state));
+		}
+	}
+	return (uint32_t)jrand48(state);
 }
 
 int64_t

@@ -57,10 +57,11 @@ BEGIN
          USING unnest(p_claim_ids, p_target_ids, p_fact_ids, p_ords, p_verdicts)
                WITH ORDINALITY i(claim_id, target_id, fact_id, ord, verdict, n)
          -- by its key, not by target and expiry, which looks as cheap with few claims
-         CROSS JOIN LATERAL (SELECT * FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
+         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, x.fact_ids[i.ord] AS fact_id
+                FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
          WHERE i.verdict = 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
-           AND c.fact_ids[i.ord] = i.fact_id
+           AND c.fact_id = i.fact_id
            AND f.target_id = i.target_id AND f.fact_id = i.fact_id
         RETURNING i.fact_id, i.target_id, i.claim_id, i.n
     ), acked AS (
@@ -93,10 +94,12 @@ BEGIN
                 run_ms, exit_code, signal, error, n)
     ), gone AS (
         DELETE FROM outbox.fresh f USING item i
-         CROSS JOIN LATERAL (SELECT * FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
+         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, x.claimed_at,
+                x.fact_ids[i.ord] AS fact_id
+                FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
          WHERE i.verdict <> 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
-           AND c.fact_ids[i.ord] = i.fact_id
+           AND c.fact_id = i.fact_id
            AND f.target_id = i.target_id AND f.fact_id = i.fact_id
         RETURNING i.*, c.claimed_at
     ), told AS (
