@@ -219,6 +219,17 @@ AS $$
      ORDER BY l.lapse_id DESC LIMIT 1
 $$;
 
+-- outbox._claim_ids(claim): the facts of a claim, in their order.
+CREATE OR REPLACE FUNCTION outbox._claim_ids(p_claim outbox.claim) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    RETURN coalesce(p_claim.fact_ids,
+        ARRAY(SELECT generate_series(p_claim.first_id, p_claim.first_id + p_claim.items - 1)));
+END
+$$;
+
 -- outbox._claim_reduce(claim, n): n deliveries have left the claim; it goes
 -- with its last.  The caller holds the claim row.
 CREATE OR REPLACE FUNCTION outbox._claim_reduce(p_claim uuid, p_n bigint, p_split boolean)
@@ -259,7 +270,7 @@ BEGIN
     FOR v_left IN
         WITH covered AS (
             SELECT c.claim_id, u.fact_id, x.published_at, x.authority_seq
-              FROM outbox.claim c CROSS JOIN unnest(c.fact_ids) u(fact_id)
+              FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(fact_id)
               JOIN outbox.fact x ON x.fact_id = u.fact_id
              WHERE c.target_id = p_target
                AND outbox._lapse_reason(p_target, x.authority_seq, x.contract_key,

@@ -53,7 +53,7 @@ BEGIN
     LOOP
         v_died := outbox._died(c.worker, c.claimed_at, c.expires_at, p_reaper);
         WITH gone AS (
-            DELETE FROM outbox.fresh f USING unnest(c.fact_ids) u(fact_id)
+            DELETE FROM outbox.fresh f USING unnest(outbox._claim_ids(c)) u(fact_id)
              WHERE f.target_id = p_target AND f.fact_id = u.fact_id
             RETURNING f.fact_id
         ), kept AS (
@@ -143,7 +143,7 @@ BEGIN
         SELECT f.fact_id FROM outbox.fresh f
          WHERE f.target_id = p_target AND f.fact_id > l.low AND f.fact_id <= l.pos
         EXCEPT
-        SELECT u.fact_id FROM outbox.claim c CROSS JOIN unnest(c.fact_ids) u(fact_id)
+        SELECT u.fact_id FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(fact_id)
          WHERE c.target_id = p_target
     ), gone AS (
         DELETE FROM outbox.fresh f USING late v
@@ -414,6 +414,7 @@ DECLARE
     v_expires timestamptz;
     v_claim uuid;
     v_taken int;
+    v_n int;
     v_plain boolean;    -- nothing but fresh rows can be due
     v_bytes bigint := p_max_bytes;
     v_suspects int := coalesce(p_suspects, 0);
@@ -504,9 +505,11 @@ BEGIN
             v_bytes := v_bytes - p.bytes;
             v_suspects := v_suspects - p.suspects;
             IF p.fresh_ids IS NOT NULL THEN
-                INSERT INTO outbox.claim (claim_id, worker, target_id, claimed_at, expires_at, open, fact_ids)
-                VALUES (v_claim, p_worker, gates.target_id, v_now, v_expires,
-                        cardinality(p.fresh_ids), p.fresh_ids);
+                v_n := cardinality(p.fresh_ids);
+                INSERT INTO outbox.claim (claim_id, worker, target_id, claimed_at, expires_at, open,
+                    items, first_id, fact_ids)
+                VALUES (v_claim, p_worker, gates.target_id, v_now, v_expires, v_n, v_n, p.fresh_ids[1],
+                    CASE WHEN p.fresh_ids[v_n] - p.fresh_ids[1] >= v_n THEN p.fresh_ids END);
                 RETURN QUERY
                 SELECT gates.target_id, 'item', v_claim, NULL::bigint, NULL::bigint,
                        (row_number() OVER (ORDER BY x.fact_id))::int, x.fact_id, x.event_id, 1, 1, 0,

@@ -57,7 +57,9 @@ BEGIN
          USING unnest(p_claim_ids, p_target_ids, p_fact_ids, p_ords, p_verdicts)
                WITH ORDINALITY i(claim_id, target_id, fact_id, ord, verdict, n)
          -- by its key, not by target and expiry, which looks as cheap with few claims
-         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, x.fact_ids[i.ord] AS fact_id
+         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, CASE
+                WHEN x.fact_ids IS NOT NULL THEN x.fact_ids[i.ord]
+                WHEN i.ord BETWEEN 1 AND x.items THEN x.first_id + i.ord - 1 END AS fact_id
                 FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
          WHERE i.verdict = 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
@@ -95,7 +97,9 @@ BEGIN
     ), gone AS (
         DELETE FROM outbox.fresh f USING item i
          CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, x.claimed_at,
-                x.fact_ids[i.ord] AS fact_id
+                CASE
+                WHEN x.fact_ids IS NOT NULL THEN x.fact_ids[i.ord]
+                WHEN i.ord BETWEEN 1 AND x.items THEN x.first_id + i.ord - 1 END AS fact_id
                 FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
          WHERE i.verdict <> 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
@@ -373,7 +377,7 @@ BEGIN
             DELETE FROM outbox.fresh f USING outbox.claim c
              WHERE c.claim_id = p_claim_ids[i] AND c.worker = p_worker
                AND c.target_id = p_target_ids[i] AND c.expires_at > v_now
-               AND c.fact_ids[p_ords[i]] = p_fact_ids[i]
+               AND (outbox._claim_ids(c))[p_ords[i]] = p_fact_ids[i]
                AND f.target_id = c.target_id AND f.fact_id = p_fact_ids[i]
             RETURNING f.fact_id, c.claimed_at
         )

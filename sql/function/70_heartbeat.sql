@@ -50,7 +50,9 @@ BEGIN
         SELECT f.fact_id FROM outbox.fresh f
          WHERE f.target_id = p_target
            AND NOT EXISTS (SELECT FROM outbox.claim c
-                            WHERE c.target_id = p_target AND f.fact_id = ANY (c.fact_ids))
+                            WHERE c.target_id = p_target AND CASE WHEN c.fact_ids IS NULL
+                                THEN f.fact_id BETWEEN c.first_id AND c.first_id + c.items - 1
+                                ELSE f.fact_id = ANY (c.fact_ids) END)
          ORDER BY f.fact_id LIMIT p_limit);
     v_ids := v_ids || ARRAY( -- apart: a UNION takes no row locks
         SELECT e.fact_id FROM outbox.exception e

@@ -55,7 +55,10 @@ BEGIN
     PERFORM FROM outbox.lane l WHERE l.target_id = w.target_id FOR NO KEY UPDATE;
     SELECT * INTO x FROM outbox.fact y WHERE y.fact_id = w.fact_id;
     SELECT * INTO c FROM outbox.claim y
-     WHERE y.target_id = w.target_id AND w.fact_id = ANY (y.fact_ids) FOR UPDATE;
+     WHERE y.target_id = w.target_id AND CASE WHEN y.fact_ids IS NULL
+           THEN w.fact_id BETWEEN y.first_id AND y.first_id + y.items - 1
+           ELSE w.fact_id = ANY (y.fact_ids) END
+       FOR UPDATE;
     DELETE FROM outbox.fresh f WHERE f.target_id = w.target_id AND f.fact_id = w.fact_id;
     IF FOUND AND c.claim_id IS NOT NULL THEN
         INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
@@ -301,7 +304,7 @@ BEGIN
          ORDER BY y.claim_id FOR UPDATE
     LOOP
         WITH gone AS (
-            DELETE FROM outbox.fresh f USING unnest(c.fact_ids) u(fact_id)
+            DELETE FROM outbox.fresh f USING unnest(outbox._claim_ids(c)) u(fact_id)
              WHERE f.target_id = c.target_id AND f.fact_id = u.fact_id
             RETURNING f.fact_id
         ), told AS (

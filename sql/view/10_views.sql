@@ -33,7 +33,9 @@ SELECT d.event_id, k.contract_id, k.contract_version, d.workspace, d.subject,
       JOIN outbox.fresh f ON f.target_id = o.target_id AND f.fact_id = x.fact_id
       LEFT JOIN LATERAL (SELECT y.claim_id, y.worker, y.claimed_at, y.expires_at
                            FROM outbox.claim y
-                          WHERE y.target_id = f.target_id AND f.fact_id = ANY (y.fact_ids)
+                          WHERE y.target_id = f.target_id AND CASE WHEN y.fact_ids IS NULL
+                                THEN f.fact_id BETWEEN y.first_id AND y.first_id + y.items - 1
+                                ELSE f.fact_id = ANY (y.fact_ids) END
                           LIMIT 1) c ON true
     UNION ALL
     SELECT x.event_id, x.contract_key, x.graph_id, x.workspace, x.subject, x.published_at,

@@ -17,7 +17,7 @@ DECLARE
 BEGIN
     IF p_status IN ('pending', 'claimed') THEN
         SELECT array_agg(u.id) INTO v_claimed
-          FROM outbox.claim c CROSS JOIN unnest(c.fact_ids) u(id) WHERE c.target_id = p_target;
+          FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(id) WHERE c.target_id = p_target;
     END IF;
     RETURN ARRAY(
         (SELECT x.event_id FROM (SELECT y.fact_id FROM outbox.fresh y WHERE y.target_id = p_target

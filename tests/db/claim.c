@@ -144,8 +144,8 @@ a_claimer_older_than_another_s_commit_gets_none_of_its_deliveries(void)
 		first.target, first.target, l.target, l.target, l.target));
 	db_run(super, "DROP TRIGGER hold ON outbox.claim");
 	IS(super, "5|5",
-	    "SELECT count(*), count(DISTINCT f) FROM outbox.claim, "
-	    "unnest(fact_ids) f WHERE target_id = %s",
+	    "SELECT count(*), count(DISTINCT f) FROM outbox.claim c, "
+	    "unnest(outbox._claim_ids(c)) f WHERE target_id = %s",
 	    l.target);
 }
 
