@@ -230,6 +230,17 @@ BEGIN
 END
 $$;
 
+-- outbox._claim_nth(claim, ord): its fact of that number; NULL if it has none.
+CREATE OR REPLACE FUNCTION outbox._claim_nth(p_claim outbox.claim, p_ord int) RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    RETURN CASE WHEN p_claim.fact_ids IS NOT NULL THEN p_claim.fact_ids[p_ord]
+                WHEN p_ord BETWEEN 1 AND p_claim.items THEN p_claim.first_id + p_ord - 1 END;
+END
+$$;
+
 -- outbox._claim_reduce(claim, n): n deliveries have left the claim; it goes
 -- with its last.  The caller holds the claim row.
 CREATE OR REPLACE FUNCTION outbox._claim_reduce(p_claim uuid, p_n bigint, p_split boolean)

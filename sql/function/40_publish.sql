@@ -184,6 +184,7 @@ BEGIN
 
     k := outbox._contract_for_publish(p_contract_id, p_contract_version);
     FOR i IN 1..v_count LOOP
+        -- without an escape there is nothing that cannot be held: again no call
         CONTINUE WHEN p_event_ids[i] = ANY (v_known)
             OR k.body_schema IS NULL AND strpos(p_bodies[i]::text, '\u') = 0;
         v_error := outbox._body_unholdable(p_bodies[i]::text);

@@ -56,7 +56,8 @@ BEGIN
         DELETE FROM outbox.fresh f
          USING unnest(p_claim_ids, p_target_ids, p_fact_ids, p_ords, p_verdicts)
                WITH ORDINALITY i(claim_id, target_id, fact_id, ord, verdict, n)
-         -- by its key, not by target and expiry, which looks as cheap with few claims
+         -- _claim_nth, written out: here a call for each delivery would be felt.
+         -- By its key, not by target and expiry, which looks as cheap with few claims
          CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, CASE
                 WHEN x.fact_ids IS NOT NULL THEN x.fact_ids[i.ord]
                 WHEN i.ord BETWEEN 1 AND x.items THEN x.first_id + i.ord - 1 END AS fact_id
@@ -96,16 +97,14 @@ BEGIN
                 run_ms, exit_code, signal, error, n)
     ), gone AS (
         DELETE FROM outbox.fresh f USING item i
-         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at, x.claimed_at,
-                CASE
-                WHEN x.fact_ids IS NOT NULL THEN x.fact_ids[i.ord]
-                WHEN i.ord BETWEEN 1 AND x.items THEN x.first_id + i.ord - 1 END AS fact_id
+         CROSS JOIN LATERAL (SELECT x.worker, x.target_id, x.expires_at,
+                outbox._claim_nth(x, i.ord) AS fact_id
                 FROM outbox.claim x WHERE x.claim_id = i.claim_id OFFSET 0) c
          WHERE i.verdict <> 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
            AND c.fact_id = i.fact_id
            AND f.target_id = i.target_id AND f.fact_id = i.fact_id
-        RETURNING i.*, c.claimed_at
+        RETURNING i.*
     ), told AS (
         INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, verdict,
             claim_id, worker, ended_at, run_ms, exit_code, signal, error)
@@ -377,7 +376,7 @@ BEGIN
             DELETE FROM outbox.fresh f USING outbox.claim c
              WHERE c.claim_id = p_claim_ids[i] AND c.worker = p_worker
                AND c.target_id = p_target_ids[i] AND c.expires_at > v_now
-               AND (outbox._claim_ids(c))[p_ords[i]] = p_fact_ids[i]
+               AND outbox._claim_nth(c, p_ords[i]) = p_fact_ids[i]
                AND f.target_id = c.target_id AND f.fact_id = p_fact_ids[i]
             RETURNING f.fact_id, c.claimed_at
         )

@@ -55,10 +55,7 @@ BEGIN
     PERFORM FROM outbox.lane l WHERE l.target_id = w.target_id FOR NO KEY UPDATE;
     SELECT * INTO x FROM outbox.fact y WHERE y.fact_id = w.fact_id;
     SELECT * INTO c FROM outbox.claim y
-     WHERE y.target_id = w.target_id AND CASE WHEN y.fact_ids IS NULL
-           THEN w.fact_id BETWEEN y.first_id AND y.first_id + y.items - 1
-           ELSE w.fact_id = ANY (y.fact_ids) END
-       FOR UPDATE;
+     WHERE y.target_id = w.target_id AND w.fact_id = ANY (outbox._claim_ids(y)) FOR UPDATE;
     DELETE FROM outbox.fresh f WHERE f.target_id = w.target_id AND f.fact_id = w.fact_id;
     IF FOUND AND c.claim_id IS NOT NULL THEN
         INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
