@@ -34,29 +34,18 @@ put(struct text *t, const char *s)
 static void
 put_string(struct text *t, const char *s)
 {
-	char esc[8];
+	char esc[JSON_ESCAPE_SIZE];
+	size_t n;
 
 	put(t, "\"");
 	for (;;) {
-		size_t n = 0;
-		unsigned char c;
-
-		while (
-		    (unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
-			n++;
+		n = json_plain_len(s);
 		put_bytes(t, s, n);
 		s += n;
-		c = (unsigned char)*s++;
-		if (c == '\0') {
+		if (*s == '\0')
 			break;
-		} else if (c < 0x20) {
-			snprintf(esc, sizeof(esc), "\\u%04x", c);
-			put(t, esc);
-		} else {
-			esc[0] = '\\';
-			esc[1] = (char)c;
-			put_bytes(t, esc, 2);
-		}
+		json_escape(esc, *s++);
+		put(t, esc);
 	}
 	put(t, "\"");
 }

@@ -45,33 +45,21 @@ put(struct framebuf *b, const char *s)
 	put_bytes(b, s, strlen(s));
 }
 
-static bool
-needs_escape(unsigned char c)
-{
-	return c == '"' || c == '\\' || c < 0x20;
-}
-
 static void
 put_string(struct framebuf *b, const char *s)
 {
-	char esc[8];
+	char esc[JSON_ESCAPE_SIZE];
 	size_t n;
 
 	put_bytes(b, "\"", 1);
 	for (;;) {
-		for (n = 0; s[n] != '\0' && !needs_escape((unsigned char)s[n]);)
-			n++;
+		n = json_plain_len(s);
 		put_bytes(b, s, n);
 		s += n;
 		if (*s == '\0')
 			break;
-		if (*s == '"' || *s == '\\')
-			snprintf(esc, sizeof(esc), "\\%c", *s);
-		else
-			snprintf(esc, sizeof(esc), "\\u%04x",
-			    (unsigned char)*s);
+		json_escape(esc, *s++);
 		put(b, esc);
-		s++;
 	}
 	put_bytes(b, "\"", 1);
 }

@@ -516,3 +516,20 @@ json_print(const cJSON *value)
 	cJSON_Delete(copy);
 	return text;
 }
+
+size_t
+json_plain_len(const char *s)
+{
+	size_t n = 0;
+
+	while ((unsigned char)s[n] >= 0x20 && s[n] != '"' && s[n] != '\\')
+		n++;
+	return n;
+}
+
+void
+json_escape(char *out, char c)
+{
+	snprintf(out, JSON_ESCAPE_SIZE,
+	    c == '"' || c == '\\' ? "\\%c" : "\\u%04x", (unsigned char)c);
+}

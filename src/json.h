@@ -40,4 +40,13 @@ int json_get_bool(const cJSON *obj, const char *key, bool *out, struct err *e);
  * free(3). */
 char *json_print(const cJSON *value);
 
+#define JSON_ESCAPE_SIZE 8
+
+/* How many bytes of s may stand in a JSON string as they are: up to its end,
+ * or to the first that json_escape() has to be asked for. */
+size_t json_plain_len(const char *s);
+
+/* out[JSON_ESCAPE_SIZE] is c as it is written in a JSON string, with a NUL. */
+void json_escape(char *out, char c);
+
 #endif
