@@ -224,6 +224,18 @@ raised(struct settler *s, const char *sqlstate)
 	put_back(s);
 }
 
+/*
+ * Receipts' partitions come while settles run.  One that chose the default
+ * partition before its month had its own is refused by that partition's
+ * bounds, a check without a name, and will find the new one.
+ */
+static bool
+missed_a_partition(const PGresult *res)
+{
+	return strcmp(pgresult_sqlstate(res), "23514") == 0 &&
+	    PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME) == NULL;
+}
+
 static void
 failed(struct settler *s, const PGresult *res)
 {
@@ -231,7 +243,7 @@ failed(struct settler *s, const PGresult *res)
 
 	if (strcmp(sqlstate, "57014") != 0 && strcmp(sqlstate, "55P03") != 0)
 		s->last_turn_ms = loop_now_ms();
-	if (pgresult_is_data_error(sqlstate)) {
+	if (pgresult_is_data_error(sqlstate) && !missed_a_partition(res)) {
 		log_event(LOG_WARN, "settle_raised",
 		    "a set of verdicts is refused; looking for the one",
 		    LOG_INT("items", (int64_t)s->sent),

@@ -206,6 +206,8 @@ BEGIN
     END LOOP;
 END
 $$;
+-- Before the first receipt, not while it is written.
+DO $$ BEGIN PERFORM outbox._duty_partitions(); END $$;
 
 -- outbox._duties(worker, grace_ms): those that are due, if nobody else is at
 -- it.  Its settings hold for all of them: by index, whatever waits.

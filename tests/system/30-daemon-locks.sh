@@ -53,6 +53,31 @@ for table in claim receipt; do
 done
 is "none ran twice at the same moment" "$(lines "$T/run/overlap")" 0
 
+# ---- a partition comes between a settle and its receipt (all older ones go) ----
+month=$(sql "SELECT 'outbox.receipt_' || to_char(now() AT TIME ZONE 'UTC', 'YYYYMM')")
+rm -f "$T/go"
+: >"$T/run/began"
+e=$(publish work)
+wait_for $SLOW has_lines 1 "$T/run/began"
+sql "DROP TABLE $month" >/dev/null
+mkfifo "$T/in"
+psql -XAtq <"$T/in" >"$T/locker" 2>&1 &
+exec 9>"$T/in"
+rm "$T/in"
+echo "BEGIN; SELECT 'locked' FROM outbox.fresh FOR UPDATE;" >&9
+wait_for $SLOW grep -q locked "$T/locker"
+: >"$T/go"
+wait_for $SLOW sql_is t "SELECT EXISTS (SELECT FROM pg_stat_activity
+    WHERE wait_event_type = 'Lock' AND query LIKE '%outbox.settle%')"
+sql "SELECT outbox._duty_partitions()" >/dev/null
+is "the partition is there" "$(sql "SELECT to_regclass('$month') IS NOT NULL")" t
+echo "COMMIT;" >&9
+exec 9>&-
+passes "its ACK is recorded" delivered work 1
+is "the settle that missed it was sent again as it was" \
+    "$(logged 'event=settle_failed.*sqlstate=23514')$(sql "SELECT attempt_count FROM
+    outbox.deliveries WHERE event_id = '$e'")" 11
+
 # ---- pause races exit 0 ----
 i=0
 handler race 'concurrency: 20' <<'SH'
