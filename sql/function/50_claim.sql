@@ -355,18 +355,34 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 AS $$
 DECLARE
     v_ids bigint[];
+    v_n int;
+    v_first bigint; -- and last, of consecutive facts: one range, not a descent for each
+    v_last bigint;
+    v_list bigint[]; -- others
     v_fits boolean;
 BEGIN
     SELECT array_agg(f.fact_id) INTO v_ids
       FROM (SELECT x.fact_id FROM outbox.fresh x
              WHERE x.target_id = p_target AND x.fact_id > p_pos
              ORDER BY x.fact_id LIMIT p_limit) f;
+    v_n := cardinality(v_ids);
+    IF v_ids[v_n] - v_ids[1] < v_n THEN
+        v_first := v_ids[1];
+        v_last := v_ids[v_n];
+    ELSE
+        v_list := v_ids;
+    END IF;
     SELECT sum(g.bytes),
            sum(g.bytes) <= p_max_bytes AND max(g.largest) <= p_budget_bytes
            AND bool_and(EXISTS (SELECT FROM outbox.graph y WHERE y.graph_id = g.graph_id))
       INTO bytes, v_fits
       FROM (SELECT x.graph_id, sum(x.frame_bytes) AS bytes, max(x.frame_bytes) AS largest
-              FROM outbox.fact x WHERE x.fact_id = ANY (v_ids) GROUP BY x.graph_id) g;
+              FROM (SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
+                     WHERE r.fact_id BETWEEN v_first AND v_last
+                    UNION ALL
+                    SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
+                     WHERE r.fact_id = ANY (v_list)) x
+             GROUP BY x.graph_id) g;
     IF v_fits THEN
         fresh_ids := v_ids;
         new_pos := v_ids[cardinality(v_ids)];
@@ -415,6 +431,7 @@ DECLARE
     v_claim uuid;
     v_taken int;
     v_n int;
+    v_list bigint[];    -- its facts, where they are not consecutive
     v_plain boolean;    -- nothing but fresh rows can be due
     v_bytes bigint := p_max_bytes;
     v_suspects int := coalesce(p_suspects, 0);
@@ -506,21 +523,28 @@ BEGIN
             v_suspects := v_suspects - p.suspects;
             IF p.fresh_ids IS NOT NULL THEN
                 v_n := cardinality(p.fresh_ids);
+                v_list := CASE WHEN p.fresh_ids[v_n] - p.fresh_ids[1] >= v_n THEN p.fresh_ids END;
                 INSERT INTO outbox.claim (claim_id, worker, target_id, claimed_at, expires_at, open,
                     items, first_id, fact_ids)
                 VALUES (v_claim, p_worker, gates.target_id, v_now, v_expires, v_n, v_n, p.fresh_ids[1],
-                    CASE WHEN p.fresh_ids[v_n] - p.fresh_ids[1] >= v_n THEN p.fresh_ids END);
+                    v_list);
+                -- one by one beside each fact: to join all of them might be to join them first
                 RETURN QUERY
                 SELECT gates.target_id, 'item', v_claim, NULL::bigint, NULL::bigint,
-                       (row_number() OVER (ORDER BY x.fact_id))::int, x.fact_id, x.event_id, 1, 1, 0,
+                       x.ord, x.fact_id, x.event_id, 1, 1, 0,
                        k.contract_id, k.contract_version, x.workspace, x.subject,
                        to_char(x.occurred_at, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                        x.headers::text, g.fingerprint, x.frame_bytes,
                        (date_part('epoch', v_now - x.published_at) * 1000)::bigint, x.body::text
-                  FROM outbox.fact x
-                  JOIN outbox.contract k ON k.contract_key = x.contract_key
-                  JOIN outbox.graph g ON g.graph_id = x.graph_id
-                 WHERE x.fact_id = ANY (p.fresh_ids);
+                  FROM (SELECT (f.fact_id - p.fresh_ids[1])::int + 1 AS ord, f.* FROM outbox.fact f
+                         WHERE v_list IS NULL
+                           AND f.fact_id BETWEEN p.fresh_ids[1] AND p.fresh_ids[v_n]
+                        UNION ALL
+                        SELECT u.n::int, f.* FROM unnest(v_list) WITH ORDINALITY u(id, n)
+                         CROSS JOIN LATERAL (SELECT * FROM outbox.fact f WHERE f.fact_id = u.id OFFSET 0) f) x
+                 CROSS JOIN LATERAL (SELECT * FROM outbox.contract k
+                                      WHERE k.contract_key = x.contract_key OFFSET 0) k
+                 CROSS JOIN LATERAL (SELECT * FROM outbox.graph g WHERE g.graph_id = x.graph_id OFFSET 0) g;
             END IF;
             IF p.exception_ids IS NOT NULL THEN
                 UPDATE outbox.exception e

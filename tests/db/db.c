@@ -626,7 +626,7 @@ fact_of(const struct item *i)
 static const char *
 ord_of(const struct item *i)
 {
-	return i->ord;
+	return i->ord[0] != '\0' ? i->ord : NULL;
 }
 
 static const char *

@@ -90,7 +90,7 @@ struct item {
 	char claim[40];
 	char target[24];
 	char fact[24];
-	char ord[12];
+	char ord[12]; /* empty: NULL */
 	char event[40];
 	int attempt;
 	int crashes;

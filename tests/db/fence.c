@@ -21,8 +21,11 @@ begin(void)
 	w = worker_new();
 }
 
-/* A fresh delivery has no row of its own, an exception has a full one. */
-enum kind { FRESH, EXCEPTION };
+/*
+ * A fresh delivery has no row of its own, an exception has a full one; those
+ * that are all acked are settled as a run.
+ */
+enum kind { FRESH, ACKED, EXCEPTION };
 
 /* Claims n deliveries of one kind under one claim. */
 static void
@@ -45,11 +48,13 @@ claim_kind(enum kind kind, struct item *items, int n, int lease_ms)
 	SAME(lane_claim(d, w, &l, lease_ms, items, n), "items");
 	CHECK(lane_claimed() == n);
 	for (int i = 0; i < n; i++) {
-		items[i].verdict = verdicts[i % 4];
-		items[i].outcome = i % 4 == 0 ? "ok" : "failed";
-		items[i].reason = i % 4 == 2 ? "handler_rejected" : NULL;
+		int v = kind == ACKED ? 0 : i % 4;
+
+		items[i].verdict = verdicts[v];
+		items[i].outcome = v == 0 ? "ok" : "failed";
+		items[i].reason = v == 2 ? "handler_rejected" : NULL;
 	}
-	CHECK(strcmp(items[0].ord, "0") == 0 || kind == FRESH);
+	CHECK(strcmp(items[0].ord, "0") == 0 || kind != EXCEPTION);
 }
 
 /* All that may change about the lane's deliveries. */
@@ -289,7 +294,7 @@ the_wrong_worker_claim_delivery_or_ord_loses_and_changes_nothing(void)
 		for (int n = 0; n < 4; n++)
 			snprintf(x[n].target, sizeof(x[n].target), "999999");
 		SAME(settle(d, w, x, 4), lost);
-		if (kind == FRESH) {
+		if (kind != EXCEPTION) {
 			memcpy(x, i, sizeof(x));
 			for (int n = 0; n < 4; n++)
 				memcpy(x[n].ord, i[(n + 1) % 4].ord,
@@ -318,7 +323,8 @@ a_settle_sent_twice_answers_already_and_writes_once(void)
 		SAME(state(), was);
 		/* another verdict is not what was recorded */
 		for (int n = 0; n < 4; n++) {
-			i[n].verdict = verdicts[(n + 1) % 4];
+			i[n].verdict =
+			    verdicts[kind == ACKED ? 1 : (n + 1) % 4];
 			i[n].reason = "handler_rejected";
 		}
 		SAME(settle(d, w, i, 4),
@@ -386,6 +392,62 @@ a_settle_in_parts_and_in_any_order_ends_the_claim(void)
 }
 
 static void
+a_run_of_acks_that_was_settled_in_part_is_settled_in_the_rest(void)
+{
+	struct item i[8], x[8];
+	const char *was;
+
+	begin();
+	claim_kind(ACKED, i, 8, 60000);
+	SAME(settle(d, w, &i[2], 3), "done done done");
+	IS(super, "5", "SELECT open FROM outbox.claim WHERE claim_id = '%s'",
+	    i[0].claim);
+	/* one of them under the ord of another: the others are none the worse */
+	memcpy(x, i, sizeof(x));
+	memcpy(x[6].ord, i[7].ord, sizeof(x[6].ord));
+	memcpy(x[7].ord, i[6].ord, sizeof(x[7].ord));
+	SAME(settle(d, w, x, 8),
+	    "done done already already already done claim_lost claim_lost");
+	was = state();
+	x[6].ord[0] = '\0'; /* NULL */
+	SAME(settle(d, w, &x[6], 1), "claim_lost");
+	SAME(state(), was);
+	SAME(settle(d, w, i, 8),
+	    "already already already already already already done done");
+	IS(super, "0",
+	    "SELECT count(*) FROM outbox.claim WHERE claim_id = '%s'",
+	    i[0].claim);
+}
+
+static void
+facts_with_gaps_between_are_claimed_and_settled_each_as_itself(void)
+{
+	struct lane other = lane_make();
+	struct item i[6];
+	char wanted[6][64];
+
+	begin();
+	for (int n = 0; n < 6; n++) {
+		if (n % 2 == 0)
+			lane_publish(&other);
+		snprintf(wanted[n], sizeof(wanted[n]), "%s", lane_publish(&l));
+	}
+	SAME(lane_claim(d, w, &l, 60000, i, 6), "items");
+	CHECK(lane_claimed() == 6);
+	for (int n = 0; n < 6; n++) {
+		SAME(i[n].event, wanted[n]);
+		IS(super, i[n].event,
+		    "SELECT event_id FROM outbox.fact WHERE fact_id = %s",
+		    i[n].fact);
+	}
+	SAME(settle(d, w, &i[1], 2), "done done");
+	SAME(settle(d, w, i, 6), "done already already done done done");
+	IS(super, "6",
+	    "SELECT count(*) FROM outbox.receipt WHERE claim_id = '%s'",
+	    i[0].claim);
+}
+
+static void
 a_set_of_several_claims_and_lanes_is_settled_each_by_its_own_claim(void)
 {
 	struct lane first = lane_make();
@@ -427,7 +489,7 @@ a_renew_extends_one_delivery_alone_and_its_settle_works(void)
 			for (int n = 0; n < 4; n++)
 				if (n != v)
 					claim_expire(&i[n]);
-			if (kind == FRESH)
+			if (kind != EXCEPTION)
 				CHECK(db_get(super,
 					  "SELECT expires_at < "
 					  "now() FROM outbox.claim "
@@ -462,7 +524,7 @@ static void
 a_settled_released_or_reclaimed_delivery_has_left_its_claim(void)
 {
 	begin();
-	for (int kind = FRESH; kind <= EXCEPTION; kind++)
+	for (int kind = FRESH; kind <= EXCEPTION; kind += EXCEPTION - FRESH)
 		for (int v = 1; v < 4; v++) {
 			struct item i[4];
 
@@ -490,6 +552,8 @@ static const struct db_test tests[] = {
     T(a_settle_sent_twice_answers_already_and_writes_once),
     T(one_delivery_named_twice_in_a_set_is_settled_once),
     T(a_settle_in_parts_and_in_any_order_ends_the_claim),
+    T(a_run_of_acks_that_was_settled_in_part_is_settled_in_the_rest),
+    T(facts_with_gaps_between_are_claimed_and_settled_each_as_itself),
     T(a_set_of_several_claims_and_lanes_is_settled_each_by_its_own_claim),
     T(a_renew_extends_one_delivery_alone_and_its_settle_works),
     T(a_renew_never_shortens_a_lease),
