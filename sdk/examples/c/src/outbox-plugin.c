@@ -345,10 +345,31 @@ end_frame(struct outbox_plugin *p)
 
 /* --- finding the body in a frame -------------------------------------- */
 
+static int
+is_blank(char c)
+{
+	return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
 static const char *
 skip_blanks(const char *s)
 {
-	return s + strspn(s, " \t\r\n");
+	while (is_blank(*s))
+		s++;
+	return s;
+}
+
+/*
+ * The next quote, backslash or end.  Most strings of a frame are short, and
+ * there strcspn takes longer to begin than this to be done.
+ */
+static const char *
+skip_plain(const char *s)
+{
+	for (int i = 0; i < 32; i++, s++)
+		if (*s == '"' || *s == '\\' || *s == '\0')
+			return s;
+	return s + strcspn(s, "\"\\");
 }
 
 /* Behind the string at s; NULL: it has no end. */
@@ -358,7 +379,7 @@ skip_string(const char *s)
 	if (*s != '"')
 		return NULL;
 	for (s++; *s != '"'; s++) {
-		s += strcspn(s, "\"\\");
+		s = skip_plain(s);
 		if (*s == '\\')
 			s++;
 		else if (*s == '"')
@@ -376,8 +397,12 @@ skip_value(const char *s)
 
 	if (*s == '"')
 		return skip_string(s);
-	if (*s != '{' && *s != '[')
-		return s + strcspn(s, ",}] \t\r\n");
+	if (*s != '{' && *s != '[') {
+		while (*s != '\0' && *s != ',' && *s != '}' && *s != ']' &&
+		    !is_blank(*s))
+			s++;
+		return s;
+	}
 	do {
 		s += strcspn(s, "\"{}[]");
 		if (*s == '\0')
