@@ -227,13 +227,16 @@ raised(struct settler *s, const char *sqlstate)
 /*
  * Receipts' partitions come while settles run.  One that chose the default
  * partition before its month had its own is refused by that partition's
- * bounds, a check without a name, and will find the new one.
+ * bounds, a check of receipt_* without a name, and will find the new one.
  */
 static bool
 missed_a_partition(const PGresult *res)
 {
+	const char *table = PQresultErrorField(res, PG_DIAG_TABLE_NAME);
+
 	return strcmp(pgresult_sqlstate(res), "23514") == 0 &&
-	    PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME) == NULL;
+	    PQresultErrorField(res, PG_DIAG_CONSTRAINT_NAME) == NULL &&
+	    table != NULL && strncmp(table, "receipt", 7) == 0;
 }
 
 static void

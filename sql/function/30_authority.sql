@@ -279,16 +279,16 @@ BEGIN
     PERFORM FROM outbox.exception e
       WHERE e.target_id = p_target AND e.status = 'claimed' ORDER BY e.fact_id FOR UPDATE;
     FOR v_left IN
-        WITH covered AS (
-            SELECT c.claim_id, u.fact_id, x.published_at, x.authority_seq
+        WITH covered AS MATERIALIZED (
+            SELECT c.claim_id, c.target_id, u.fact_id, x.published_at, x.authority_seq
               FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(fact_id)
-              JOIN outbox.fact x ON x.fact_id = u.fact_id
+              JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[u.fact_id])
              WHERE c.target_id = p_target
                AND outbox._lapse_reason(p_target, x.authority_seq, x.contract_key,
                                         x.workspace) IS NOT NULL
         ), gone AS (
             DELETE FROM outbox.fresh f USING covered v
-             WHERE f.target_id = p_target AND f.fact_id = v.fact_id
+             WHERE f.target_id = ANY (ARRAY[v.target_id]) AND f.fact_id = v.fact_id
             RETURNING v.claim_id, f.fact_id, v.published_at, v.authority_seq
         ), paused AS (
             INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count,

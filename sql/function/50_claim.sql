@@ -1,6 +1,10 @@
 -- 50_claim.sql: who executes what, and until when.
 --
 -- The parts are plpgsql, not sql: a sql function is planned anew at each call.
+-- So plans are cached on whatever the tables were, and k = ANY (ARRAY[x]) is
+-- k = x that can be nothing but a look-up: for the sake of an equality a whole
+-- index may be walked in its order, which looks cheapest where a lane that
+-- keeps up was analysed nearly empty.  OFFSET 0 keeps x from being a constant.
 --
 -- A claim locks each lane first, in a statement of its own: what it reads
 -- afterwards is newer than the last claimer's commit, so two claimers whose
@@ -53,8 +57,10 @@ BEGIN
     LOOP
         v_died := outbox._died(c.worker, c.claimed_at, c.expires_at, p_reaper);
         WITH gone AS (
-            DELETE FROM outbox.fresh f USING unnest(outbox._claim_ids(c)) u(fact_id)
-             WHERE f.target_id = p_target AND f.fact_id = u.fact_id
+            DELETE FROM outbox.fresh f
+             USING (SELECT p_target AS target_id, y.fact_id
+                      FROM unnest(outbox._claim_ids(c)) y(fact_id) OFFSET 0) u
+             WHERE f.target_id = ANY (ARRAY[u.target_id]) AND f.fact_id = u.fact_id
             RETURNING f.fact_id
         ), kept AS (
             INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, crash_count,
@@ -62,7 +68,7 @@ BEGIN
                 claim_expires_at, expired)
             SELECT p_target, g.fact_id, 'claimed', 1, v_died::int, x.authority_seq,
                    x.published_at, c.expires_at, c.claim_id, c.worker, c.claimed_at, c.expires_at, true
-              FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id
+              FROM gone g JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id])
         )
         INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, claim_id,
             worker, ended_at, error)
@@ -89,8 +95,8 @@ BEGIN
                CASE WHEN d.died AND e.crash_count >= 2 AND e.crash_count + 1 >= e.max_crashes
                     THEN 'pause' END,
                e.claim_id, e.claimed_by, e.claim_expires_at, 'claim expired'
-          FROM due d JOIN outbox.exception e ON e.target_id = d.target_id AND e.fact_id = d.fact_id
-        RETURNING fact_id, verdict, outcome
+          FROM due d JOIN outbox.exception e ON e.target_id = ANY (ARRAY[d.target_id]) AND e.fact_id = d.fact_id
+        RETURNING target_id, fact_id, verdict, outcome
     )
     UPDATE outbox.exception e
        SET crash_count = e.crash_count + (t.outcome = 'crashed')::int,
@@ -104,7 +110,7 @@ BEGIN
            pause_reason = CASE WHEN t.verdict = 'pause' THEN 'crash_loop' END,
            paused_at = CASE WHEN t.verdict = 'pause' THEN clock_timestamp() END
       FROM told t
-     WHERE e.target_id = p_target AND e.fact_id = t.fact_id;
+     WHERE e.target_id = ANY (ARRAY[t.target_id]) AND e.fact_id = t.fact_id;
     GET DIAGNOSTICS v_n = ROW_COUNT;
     RETURN v_count + v_n;
 END
@@ -140,20 +146,20 @@ BEGIN
     v_xmin := pg_snapshot_xmin(pg_current_snapshot());
     v_clear := greatest(l.low, CASE WHEN v_xmin = pg_current_xact_id() THEN p_seen_pos END);
     WITH late AS MATERIALIZED (
-        SELECT f.fact_id FROM outbox.fresh f
+        SELECT f.target_id, f.fact_id FROM outbox.fresh f
          WHERE f.target_id = p_target AND f.fact_id > l.low AND f.fact_id <= l.pos
         EXCEPT
-        SELECT u.fact_id FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(fact_id)
+        SELECT c.target_id, u.fact_id FROM outbox.claim c CROSS JOIN unnest(outbox._claim_ids(c)) u(fact_id)
          WHERE c.target_id = p_target
     ), gone AS (
         DELETE FROM outbox.fresh f USING late v
-         WHERE f.target_id = p_target AND f.fact_id = v.fact_id
+         WHERE f.target_id = ANY (ARRAY[v.target_id]) AND f.fact_id = v.fact_id
         RETURNING f.fact_id
     )
     INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
         available_at, due_at)
     SELECT p_target, g.fact_id, 'pending', 0, x.authority_seq, x.published_at, x.published_at
-      FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
+      FROM gone g JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id]);
     GET DIAGNOSTICS v_count = ROW_COUNT;
     v_passed := v_xmin >= l.check_xid;
     v_now := clock_timestamp();
@@ -234,12 +240,12 @@ SET jit = off SET plan_cache_mode = force_generic_plan
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off SET enable_mergejoin = off
 AS $$
 BEGIN
-    WITH aside AS (
-        SELECT u.fact_id, nullif(u.reason, 'oversize') AS reason
+    WITH aside AS MATERIALIZED (
+        SELECT p_target AS target_id, u.fact_id, nullif(u.reason, 'oversize') AS reason
           FROM unnest(p_fact_ids, p_reasons) u(fact_id, reason)
     ), gone AS (
         DELETE FROM outbox.fresh f USING aside a
-         WHERE f.target_id = p_target AND f.fact_id = a.fact_id
+         WHERE f.target_id = ANY (ARRAY[a.target_id]) AND f.fact_id = a.fact_id
         RETURNING f.fact_id, a.reason
     )
     INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
@@ -248,19 +254,21 @@ BEGIN
            x.authority_seq, x.published_at, CASE WHEN g.reason IS NULL THEN x.published_at END,
            g.reason, CASE WHEN g.reason IS NOT NULL THEN clock_timestamp() END,
            CASE WHEN g.reason IS NULL THEN clock_timestamp() END
-      FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
+      FROM gone g JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id]);
 
     UPDATE outbox.exception e
        SET status = 'paused', due_at = NULL, expired = false, claim_id = NULL, claimed_by = NULL,
            claimed_at = NULL, claim_expires_at = NULL, pause_reason = u.reason,
            paused_at = clock_timestamp()
-      FROM unnest(p_fact_ids, p_reasons) u(fact_id, reason)
-     WHERE e.target_id = p_target AND e.fact_id = u.fact_id AND u.reason <> 'oversize'
+      FROM (SELECT p_target AS target_id, y.fact_id, y.reason
+              FROM unnest(p_fact_ids, p_reasons) y(fact_id, reason) OFFSET 0) u
+     WHERE e.target_id = ANY (ARRAY[u.target_id]) AND e.fact_id = u.fact_id AND u.reason <> 'oversize'
        AND e.status <> 'paused';
     UPDATE outbox.exception e
        SET oversize_since = coalesce(e.oversize_since, clock_timestamp())
-      FROM unnest(p_fact_ids, p_reasons) u(fact_id, reason)
-     WHERE e.target_id = p_target AND e.fact_id = u.fact_id AND u.reason = 'oversize'
+      FROM (SELECT p_target AS target_id, y.fact_id, y.reason
+              FROM unnest(p_fact_ids, p_reasons) y(fact_id, reason) OFFSET 0) u
+     WHERE e.target_id = ANY (ARRAY[u.target_id]) AND e.fact_id = u.fact_id AND u.reason = 'oversize'
        AND e.oversize_since IS NULL;
 END
 $$;
@@ -304,13 +312,13 @@ BEGIN
         SELECT e.fact_id, e.due_at, e.authority_seq, e.suspect, true AS old,
                x.frame_bytes, x.contract_key, x.workspace, x.graph_id
           FROM (SELECT * FROM ordinary UNION ALL SELECT * FROM suspect) e
-          JOIN outbox.fact x ON x.fact_id = e.fact_id
+          JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[e.fact_id])
         UNION ALL
         -- never earlier than the row before it, so that what is taken is
         -- always a run that starts at the position
         SELECT f.fact_id, max(x.published_at) OVER (ORDER BY f.fact_id), x.authority_seq, 0, false,
                x.frame_bytes, x.contract_key, x.workspace, x.graph_id
-          FROM fresh f JOIN outbox.fact x ON x.fact_id = f.fact_id
+          FROM fresh f JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[f.fact_id])
     ), judged AS MATERIALIZED (
         SELECT c.*, CASE
                WHEN p_lapses AND outbox._lapse_reason(p_target, c.authority_seq, c.contract_key,
@@ -552,8 +560,9 @@ BEGIN
                        due_at = NULL, expired = false, oversize_since = NULL, claim_id = v_claim,
                        claimed_by = p_worker, claimed_at = v_now, claim_expires_at = v_expires,
                        max_crashes = gates.max_crashes
-                  FROM unnest(p.exception_ids) u(id)
-                 WHERE e.target_id = gates.target_id AND e.fact_id = u.id;
+                  FROM (SELECT gates.target_id AS target_id, y.id FROM unnest(p.exception_ids) y(id)
+                        OFFSET 0) u
+                 WHERE e.target_id = ANY (ARRAY[u.target_id]) AND e.fact_id = u.id;
                 RETURN QUERY
                 SELECT gates.target_id, 'item', v_claim, NULL::bigint, NULL::bigint, 0,
                        x.fact_id, x.event_id, e.generation, e.attempt_count, e.crash_count,
@@ -561,11 +570,12 @@ BEGIN
                        to_char(x.occurred_at, 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"'),
                        x.headers::text, g.fingerprint, x.frame_bytes,
                        (date_part('epoch', v_now - x.published_at) * 1000)::bigint, x.body::text
-                  FROM unnest(p.exception_ids) u(id)
-                  JOIN outbox.exception e ON e.target_id = gates.target_id AND e.fact_id = u.id
-                  JOIN outbox.fact x ON x.fact_id = u.id
-                  JOIN outbox.contract k ON k.contract_key = x.contract_key
-                  JOIN outbox.graph g ON g.graph_id = x.graph_id;
+                  FROM (SELECT gates.target_id AS target_id, y.id FROM unnest(p.exception_ids) y(id)
+                        OFFSET 0) u
+                  JOIN outbox.exception e ON e.target_id = ANY (ARRAY[u.target_id]) AND e.fact_id = u.id
+                  JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[u.id])
+                  JOIN outbox.contract k ON k.contract_key = ANY (ARRAY[x.contract_key])
+                  JOIN outbox.graph g ON g.graph_id = ANY (ARRAY[x.graph_id]);
             END IF;
             answer := 'items';
         ELSIF p.need_bytes IS NOT NULL THEN

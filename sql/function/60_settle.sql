@@ -38,6 +38,21 @@ LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$ SELECT coalesce(p_outcome IN ('crashed', 'oom', 'protocol_error'), false) $$;
 
+-- outbox._hold_exceptions(target_ids, fact_ids): locks the full rows of these
+-- deliveries, where they have one, in the order of their keys.
+CREATE OR REPLACE FUNCTION outbox._hold_exceptions(p_target_ids bigint[], p_fact_ids bigint[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    PERFORM FROM (SELECT DISTINCT u.target_id, u.fact_id
+                    FROM unnest(p_target_ids, p_fact_ids) u(target_id, fact_id) ORDER BY 1, 2) i
+      CROSS JOIN LATERAL (SELECT FROM outbox.exception e
+                           WHERE e.target_id = i.target_id AND e.fact_id = i.fact_id FOR UPDATE) e;
+END
+$$;
+
 -- outbox._settle_runs(...): all of them acked, where each claim's form a run of
 -- consecutive facts, as is usual: judged and written claim by claim, at half the
 -- cost of one by one.  The caller holds the claims, which are whole, and has read
@@ -62,17 +77,18 @@ BEGIN
            array_agg(r.first) AS firsts, array_agg(r.last) AS lasts, sum(r.n) AS n
       INTO v_runs
       FROM (SELECT i.claim_id, i.target_id, min(i.fact_id) AS first, max(i.fact_id) AS last,
-                   min(i.ord) AS first_ord, max(i.ord) AS last_ord,
+                   max(i.ord) AS last_ord,
                    min(i.fact_id - i.ord) AS before, max(i.fact_id - i.ord) AS before_too,
-                   count(i.ord) AS n, count(DISTINCT i.fact_id) AS facts
+                   count(*) AS n, count(DISTINCT i.fact_id) AS facts
               FROM unnest(p_claim_ids, p_target_ids, p_fact_ids, p_ords)
                    i(claim_id, target_id, fact_id, ord)
+             WHERE i.fact_id > 0 AND i.ord > 0 -- what is not is missed in the sum
              GROUP BY i.claim_id, i.target_id) r
      CROSS JOIN LATERAL (SELECT * FROM outbox.claim x WHERE x.claim_id = r.claim_id OFFSET 0) c
      WHERE c.worker = p_worker AND c.target_id = r.target_id AND c.expires_at > p_now
        -- the claim tells its facts by the first, and each is the one its ord says
        AND c.fact_ids IS NULL AND r.before = c.first_id - 1 AND r.before_too = c.first_id - 1
-       AND r.first_ord >= 1 AND r.last_ord <= c.items
+       AND r.last_ord <= c.items
        AND r.facts = r.n AND r.last - r.first = r.n - 1;
     IF v_runs.n IS DISTINCT FROM cardinality(p_claim_ids) THEN
         RETURN NULL;
@@ -82,7 +98,7 @@ BEGIN
             DELETE FROM outbox.fresh f
              USING unnest(v_runs.claim_ids, v_runs.target_ids, v_runs.firsts, v_runs.lasts)
                    r(claim_id, target_id, first, last)
-             WHERE f.target_id = r.target_id AND f.fact_id BETWEEN r.first AND r.last
+             WHERE f.target_id = ANY (ARRAY[r.target_id]) AND f.fact_id BETWEEN r.first AND r.last
             RETURNING f.fact_id, f.target_id, r.claim_id
         ), acked AS (
             INSERT INTO outbox.receipt (fact_id, target_id, generation, attempt_count, claim_id, worker,
@@ -100,9 +116,11 @@ BEGIN
     END IF;
     -- some of it was settled before: it was sent again after a lost link
     RETURN ARRAY(
-        SELECT i.n FROM unnest(p_claim_ids, p_fact_ids) WITH ORDINALITY i(claim_id, fact_id, n)
-         WHERE EXISTS (SELECT FROM unnest(v_claims, v_facts) w(claim_id, fact_id)
-                        WHERE w.claim_id = i.claim_id AND w.fact_id = i.fact_id));
+        SELECT max(w.n) FROM (
+            SELECT * FROM unnest(p_claim_ids, p_fact_ids) WITH ORDINALITY i(claim_id, fact_id, n)
+            UNION ALL
+            SELECT *, NULL FROM unnest(v_claims, v_facts)) w
+         GROUP BY w.claim_id, w.fact_id HAVING count(*) = 2);
 END
 $$;
 
@@ -133,7 +151,7 @@ BEGIN
          WHERE i.verdict = 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
            AND c.fact_id = i.fact_id
-           AND f.target_id = i.target_id AND f.fact_id = i.fact_id
+           AND f.target_id = ANY (ARRAY[i.target_id]) AND f.fact_id = i.fact_id
         RETURNING i.fact_id, i.target_id, i.claim_id, i.n
     ), acked AS (
         INSERT INTO outbox.receipt (fact_id, target_id, generation, attempt_count, claim_id, worker,
@@ -171,7 +189,7 @@ BEGIN
          WHERE i.verdict <> 'ack'
            AND c.worker = p_worker AND c.target_id = i.target_id AND c.expires_at > p_now
            AND c.fact_id = i.fact_id
-           AND f.target_id = i.target_id AND f.fact_id = i.fact_id
+           AND f.target_id = ANY (ARRAY[i.target_id]) AND f.fact_id = i.fact_id
         RETURNING i.*
     ), told AS (
         INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, verdict,
@@ -191,7 +209,7 @@ BEGIN
                CASE WHEN g.verdict <> 'release' OR outbox._is_crash(g.outcome)
                     THEN outbox._clip(g.error) END
           FROM gone g
-          JOIN outbox.fact x ON x.fact_id = g.fact_id
+          JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id])
          CROSS JOIN LATERAL (SELECT CASE
                WHEN g.verdict = 'retry' OR g.delay_ms > 0 THEN outbox._later(g.delay_ms)
                ELSE x.published_at END AS at) d
@@ -221,12 +239,12 @@ BEGIN
                 p_outcomes, p_run_ms, p_exit_codes, p_signals, p_errors)
                WITH ORDINALITY i(claim_id, target_id, fact_id, verdict, delay_ms, reason, outcome,
                 run_ms, exit_code, signal, error, n)
-          JOIN outbox.exception e ON e.target_id = i.target_id AND e.fact_id = i.fact_id
+          JOIN outbox.exception e ON e.target_id = ANY (ARRAY[i.target_id]) AND e.fact_id = i.fact_id
          WHERE e.status = 'claimed' AND e.claim_id = i.claim_id AND e.claimed_by = p_worker
            AND e.claim_expires_at > p_now AND NOT e.expired
     ), gone AS (
         DELETE FROM outbox.exception e USING item i
-         WHERE e.target_id = i.target_id AND e.fact_id = i.fact_id AND i.verdict = 'ack'
+         WHERE e.target_id = ANY (ARRAY[i.target_id]) AND e.fact_id = i.fact_id AND i.verdict = 'ack'
         RETURNING i.*
     ), acked AS (
         INSERT INTO outbox.receipt (fact_id, target_id, generation, attempt_count, claim_id, worker,
@@ -248,7 +266,7 @@ BEGIN
           FROM item i CROSS JOIN LATERAL (SELECT CASE
                WHEN i.verdict = 'retry' OR i.delay_ms > 0 THEN outbox._later(i.delay_ms)
                ELSE least(i.available_at, p_now) END AS at) d
-         WHERE e.target_id = i.target_id AND e.fact_id = i.fact_id AND i.verdict <> 'ack'
+         WHERE e.target_id = ANY (ARRAY[i.target_id]) AND e.fact_id = i.fact_id AND i.verdict <> 'ack'
         RETURNING i.*
     ), told AS (
         INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, verdict,
@@ -369,11 +387,7 @@ BEGIN
          ORDER BY x.claim_id FOR UPDATE) c;
     -- every item of a whole claim is fresh; only others can have a full row
     IF 0 = ANY (p_ords) OR v_whole < (SELECT count(DISTINCT u.id) FROM unnest(p_claim_ids) u(id)) THEN
-        PERFORM FROM outbox.exception e
-           JOIN (SELECT DISTINCT u.target_id, u.fact_id
-                   FROM unnest(p_target_ids, p_fact_ids) u(target_id, fact_id)) i
-             ON i.target_id = e.target_id AND i.fact_id = e.fact_id
-          ORDER BY e.target_id, e.fact_id FOR UPDATE OF e;
+        PERFORM outbox._hold_exceptions(p_target_ids, p_fact_ids);
         v_whole := NULL;
     END IF;
     -- a statement of its own: the locks may have made us wait past a lease
@@ -441,10 +455,7 @@ BEGIN
         RAISE EXCEPTION 'renew: arrays differ in length' USING ERRCODE = '22023';
     END IF;
     PERFORM FROM outbox.claim c WHERE c.claim_id = ANY (p_claim_ids) ORDER BY c.claim_id FOR UPDATE;
-    PERFORM FROM outbox.exception e
-       JOIN unnest(p_target_ids, p_fact_ids) i(target_id, fact_id)
-         ON i.target_id = e.target_id AND i.fact_id = e.fact_id
-      ORDER BY e.target_id, e.fact_id FOR UPDATE OF e;
+    PERFORM outbox._hold_exceptions(p_target_ids, p_fact_ids);
     v_now := clock_timestamp();
     FOR i IN 1..coalesce(cardinality(p_claim_ids), 0) LOOP
         v_expires := v_now + p_lease_ms[i] * interval '1 millisecond';
@@ -453,14 +464,14 @@ BEGIN
              WHERE c.claim_id = p_claim_ids[i] AND c.worker = p_worker
                AND c.target_id = p_target_ids[i] AND c.expires_at > v_now
                AND outbox._claim_nth(c, p_ords[i]) = p_fact_ids[i]
-               AND f.target_id = c.target_id AND f.fact_id = p_fact_ids[i]
+               AND f.target_id = ANY (ARRAY[c.target_id]) AND f.fact_id = p_fact_ids[i]
             RETURNING f.fact_id, c.claimed_at
         )
         INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
             available_at, claim_id, claimed_by, claimed_at, claim_expires_at)
         SELECT p_target_ids[i], g.fact_id, 'claimed', 1, x.authority_seq, x.published_at,
                p_claim_ids[i], p_worker, g.claimed_at, v_expires
-          FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
+          FROM gone g JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id]);
         v_done := FOUND;
         IF v_done THEN
             PERFORM outbox._claim_reduce(p_claim_ids[i], 1, true);

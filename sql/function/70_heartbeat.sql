@@ -125,7 +125,7 @@ BEGIN
                 SELECT y.target_id, y.fact_id FROM outbox.exception y
                  WHERE y.oversize_since <= statement_timestamp() - p_grace_ms * interval '1 millisecond'
                    AND y.status = 'pending' OFFSET 0) x -- these first, not every large fact
-              JOIN outbox.fact f ON f.fact_id = x.fact_id
+              JOIN outbox.fact f ON f.fact_id = ANY (ARRAY[x.fact_id])
              WHERE f.frame_bytes > v_most
              LIMIT 1000) e
          GROUP BY e.target_id ORDER BY e.target_id

@@ -301,8 +301,10 @@ BEGIN
          ORDER BY y.claim_id FOR UPDATE
     LOOP
         WITH gone AS (
-            DELETE FROM outbox.fresh f USING unnest(outbox._claim_ids(c)) u(fact_id)
-             WHERE f.target_id = c.target_id AND f.fact_id = u.fact_id
+            DELETE FROM outbox.fresh f
+             USING (SELECT c.target_id AS target_id, y.fact_id
+                      FROM unnest(outbox._claim_ids(c)) y(fact_id) OFFSET 0) u
+             WHERE f.target_id = ANY (ARRAY[u.target_id]) AND f.fact_id = u.fact_id
             RETURNING f.fact_id
         ), told AS (
             INSERT INTO outbox.attempt (fact_id, target_id, generation, attempt, outcome, verdict,
@@ -314,7 +316,7 @@ BEGIN
         INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count, authority_seq,
             available_at, due_at)
         SELECT c.target_id, g.fact_id, 'pending', 0, x.authority_seq, x.published_at, x.published_at
-          FROM gone g JOIN outbox.fact x ON x.fact_id = g.fact_id;
+          FROM gone g JOIN outbox.fact x ON x.fact_id = ANY (ARRAY[g.fact_id]);
         GET DIAGNOSTICS v_n = ROW_COUNT;
         v_count := v_count + v_n;
         DELETE FROM outbox.claim y WHERE y.claim_id = c.claim_id;

@@ -222,8 +222,10 @@ AS $$
          WHERE q.expired GROUP BY q.target_id)
     SELECT l.target_id, l.subscriber_id, l.plugin_version, l.installation_state,
            l.subscriber_paused, l.daemons,
-           (SELECT count(*) FROM (SELECT FROM outbox.fresh f JOIN outbox.lane p ON p.target_id = f.target_id
-                                   WHERE f.target_id = l.target_id AND f.fact_id > p.pos LIMIT p_cap) q)
+           (SELECT count(*) FROM (SELECT FROM outbox.fresh f
+                                   WHERE f.target_id = l.target_id AND f.fact_id > (
+                                         SELECT p.pos FROM outbox.lane p WHERE p.target_id = l.target_id)
+                                   LIMIT p_cap) q)
            -- what has a due_at is pending or an expired claim; read off the index alone
            + (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
                                        AND e.due_at IS NOT NULL LIMIT p_cap + coalesce(x.n, 0)) q)
@@ -232,10 +234,11 @@ AS $$
            (SELECT count(*) FROM (SELECT FROM outbox.exception e WHERE e.target_id = l.target_id
                                      AND e.status = 'paused' LIMIT p_cap) q),
            (extract(epoch FROM statement_timestamp() - least(
-               (SELECT x.published_at FROM outbox.fresh f JOIN outbox.lane p ON p.target_id = f.target_id
-                  JOIN outbox.fact x ON x.fact_id = f.fact_id
-                 WHERE f.target_id = l.target_id AND f.fact_id > p.pos
-                 ORDER BY f.fact_id LIMIT 1),
+               (SELECT x.published_at FROM outbox.fact x WHERE x.fact_id = (
+                    SELECT f.fact_id FROM outbox.fresh f
+                     WHERE f.target_id = l.target_id AND f.fact_id > (
+                           SELECT p.pos FROM outbox.lane p WHERE p.target_id = l.target_id)
+                     ORDER BY f.fact_id LIMIT 1)),
                (SELECT e.due_at FROM outbox.exception e WHERE e.target_id = l.target_id
                    AND e.due_at <= statement_timestamp() ORDER BY e.due_at LIMIT 1))) * 1000)::bigint,
            (SELECT count(*) FROM (SELECT FROM outbox.claim c WHERE c.target_id = l.target_id
