@@ -90,6 +90,8 @@ CREATE OR REPLACE FUNCTION outbox._rewrite(p_row outbox.exception, p_status text
 RETURNS outbox.exception
 LANGUAGE sql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
     UPDATE outbox.exception e
        SET status = p_status, expired = false, claim_id = NULL, claimed_by = NULL,
@@ -152,6 +154,8 @@ CREATE OR REPLACE FUNCTION outbox.resume(event_id uuid, subscriber_id text, gene
     graph_fingerprint text, handler text, handler_version text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     e outbox.exception;
@@ -252,6 +256,8 @@ CREATE OR REPLACE FUNCTION outbox.discard(event_id uuid, subscriber_id text, gen
     reason text) RETURNS text
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, outbox, pg_temp
+SET jit = off SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off
 AS $$
 DECLARE
     e outbox.exception;

@@ -252,7 +252,7 @@ make_plans(PGconn *d, PGconn *o, PGconn *p)
 {
 	struct item i[8];
 
-	for (int n = 0; n < 8; n++) {
+	for (int n = 0; n < 16; n++) {
 		const char *v[] = {"ack", "retry", "release", "ack"};
 
 		lane_publish_many(&pending, 4, 10);
