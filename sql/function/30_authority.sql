@@ -230,6 +230,17 @@ BEGIN
 END
 $$;
 
+-- outbox._claim_list(ids): what a claim of these facts, in their order, keeps as
+-- fact_ids: NULL where they are consecutive.
+CREATE OR REPLACE FUNCTION outbox._claim_list(p_ids bigint[]) RETURNS bigint[]
+LANGUAGE plpgsql IMMUTABLE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    RETURN CASE WHEN p_ids[cardinality(p_ids)] - p_ids[1] >= cardinality(p_ids) THEN p_ids END;
+END
+$$;
+
 -- outbox._claim_nth(claim, ord): its fact of that number; NULL if it has none.
 CREATE OR REPLACE FUNCTION outbox._claim_nth(p_claim outbox.claim, p_ord int) RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE
@@ -306,7 +317,7 @@ BEGIN
            claimed_by = NULL, claimed_at = NULL, claim_expires_at = NULL,
            pause_reason = p_reason, paused_at = clock_timestamp()
       FROM outbox.fact x
-     WHERE e.target_id = p_target AND e.status = 'claimed' AND x.fact_id = e.fact_id
+     WHERE e.target_id = p_target AND e.status = 'claimed' AND x.fact_id = ANY (ARRAY[e.fact_id])
        AND outbox._lapse_reason(p_target, e.authority_seq, x.contract_key, x.workspace) IS NOT NULL;
 END
 $$;

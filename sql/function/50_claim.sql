@@ -363,30 +363,23 @@ SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off S
 AS $$
 DECLARE
     v_ids bigint[];
-    v_n int;
-    v_first bigint; -- and last, of consecutive facts: one range, not a descent for each
-    v_last bigint;
-    v_list bigint[]; -- others
+    v_list bigint[];    -- the same, where they are not consecutive
     v_fits boolean;
 BEGIN
     SELECT array_agg(f.fact_id) INTO v_ids
       FROM (SELECT x.fact_id FROM outbox.fresh x
              WHERE x.target_id = p_target AND x.fact_id > p_pos
              ORDER BY x.fact_id LIMIT p_limit) f;
-    v_n := cardinality(v_ids);
-    IF v_ids[v_n] - v_ids[1] < v_n THEN
-        v_first := v_ids[1];
-        v_last := v_ids[v_n];
-    ELSE
-        v_list := v_ids;
-    END IF;
+    v_list := outbox._claim_list(v_ids);
+    -- consecutive facts are one range, not a descent for each
     SELECT sum(g.bytes),
            sum(g.bytes) <= p_max_bytes AND max(g.largest) <= p_budget_bytes
            AND bool_and(EXISTS (SELECT FROM outbox.graph y WHERE y.graph_id = g.graph_id))
       INTO bytes, v_fits
       FROM (SELECT x.graph_id, sum(x.frame_bytes) AS bytes, max(x.frame_bytes) AS largest
               FROM (SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
-                     WHERE r.fact_id BETWEEN v_first AND v_last
+                     WHERE v_list IS NULL
+                       AND r.fact_id BETWEEN v_ids[1] AND v_ids[cardinality(v_ids)]
                     UNION ALL
                     SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
                      WHERE r.fact_id = ANY (v_list)) x
@@ -531,7 +524,7 @@ BEGIN
             v_suspects := v_suspects - p.suspects;
             IF p.fresh_ids IS NOT NULL THEN
                 v_n := cardinality(p.fresh_ids);
-                v_list := CASE WHEN p.fresh_ids[v_n] - p.fresh_ids[1] >= v_n THEN p.fresh_ids END;
+                v_list := outbox._claim_list(p.fresh_ids);
                 INSERT INTO outbox.claim (claim_id, worker, target_id, claimed_at, expires_at, open,
                     items, first_id, fact_ids)
                 VALUES (v_claim, p_worker, gates.target_id, v_now, v_expires, v_n, v_n, p.fresh_ids[1],

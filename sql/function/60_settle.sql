@@ -372,7 +372,6 @@ DECLARE
     v_whole int;
     v_now timestamptz;
     v_left record;
-    v_runs boolean := false;
     v_items bigint[]; -- what was written
 BEGIN
     PERFORM outbox._need_read_committed();
@@ -395,9 +394,8 @@ BEGIN
 
     IF v_acks AND v_whole IS NOT NULL THEN
         v_items := outbox._settle_runs(p_worker, p_claim_ids, p_target_ids, p_fact_ids, p_ords, v_now);
-        v_runs := v_items IS NOT NULL;
     END IF;
-    IF NOT v_runs THEN
+    IF v_items IS NULL THEN
         v_items := '{}';
         FOR v_left IN
             SELECT * FROM outbox._settle_acked(p_worker, p_claim_ids, p_target_ids, p_fact_ids, p_ords,
