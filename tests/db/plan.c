@@ -193,6 +193,8 @@ make_all_calls(PGconn *d, PGconn *o, PGconn *p)
 		beat = again < beat ? again : beat;
 	}
 	AT_MOST(600, beat, "a heartbeat with duties");
+	AT_MOST(600, least(d, "SELECT * FROM outbox.dispatch_targets()"),
+	    "dispatch_targets");
 	AT_MOST(150,
 	    least(p,
 		db_text("SELECT outbox.publish('%s', 'v1', '1')",
