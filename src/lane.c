@@ -1,6 +1,7 @@
 #include "lane.h"
 
 #include <inttypes.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -298,6 +299,24 @@ topic_open(struct lanes *ls, const struct lane_target *t)
 	return topic;
 }
 
+static int
+compare_targets(const void *a, const void *b)
+{
+	int64_t x = ((const struct lane *)a)->target_id;
+	int64_t y = ((const struct lane *)b)->target_id;
+
+	return (x > y) - (x < y);
+}
+
+/* A lane that is gone is found no more: another of its target may come. */
+static void
+set_gone(struct lanes *ls, struct lane *l)
+{
+	tdelete(l, &ls->by_target, compare_targets);
+	l->gone = true;
+	bus_close(l->topic);
+}
+
 static struct lane *
 lane_create(struct lanes *ls, const struct lane_target *t)
 {
@@ -316,6 +335,8 @@ lane_create(struct lanes *ls, const struct lane_target *t)
 	l->handler = xstrdup(t->handler);
 	l->handler_version = xstrdup(t->handler_version);
 	l->topic = topic;
+	if (tsearch(l, &ls->by_target, compare_targets) == NULL)
+		panic("out of memory");
 	TAILQ_INSERT_TAIL(&ls->list, l, entry);
 	ls->count++;
 	return l;
@@ -342,12 +363,10 @@ lane_free(struct lanes *ls, struct lane *l)
 struct lane *
 lanes_find(struct lanes *ls, int64_t target_id)
 {
-	struct lane *l;
+	struct lane key = {.target_id = target_id};
+	void *node = tfind(&key, &ls->by_target, compare_targets);
 
-	TAILQ_FOREACH (l, &ls->list, entry)
-		if (l->target_id == target_id && !l->gone)
-			return l;
-	return NULL;
+	return node != NULL ? *(struct lane **)node : NULL;
 }
 
 void
@@ -382,10 +401,8 @@ lanes_update_end(struct lanes *ls)
 	struct lane *l;
 
 	TAILQ_FOREACH (l, &ls->list, entry) {
-		if (l->listed || l->gone)
-			continue;
-		l->gone = true;
-		bus_close(l->topic);
+		if (!l->listed && !l->gone)
+			set_gone(ls, l);
 	}
 	lanes_sweep(ls);
 }
@@ -418,7 +435,8 @@ lanes_clear(struct lanes *ls)
 	struct lane *l;
 
 	while ((l = TAILQ_FIRST(&ls->list)) != NULL) {
-		bus_close(l->topic);
+		if (!l->gone)
+			set_gone(ls, l);
 		lane_free(ls, l);
 	}
 }

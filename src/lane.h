@@ -121,6 +121,7 @@ struct lanes {
 	struct bus *bus;
 	const struct config *config;
 	struct lane_list list; /* in the order of the round */
+	void *by_target; /* tree of those that are not gone: tsearch(3) */
 	TAILQ_HEAD(, subscriber) subscribers;
 	TAILQ_HEAD(, installation) installations;
 	size_t count;

@@ -414,6 +414,28 @@ START_TEST(one_that_finds_no_process_free_is_held)
 }
 END_TEST
 
+START_TEST(a_target_listed_again_while_its_lane_drains_gets_another_lane)
+{
+	struct lane *drains, *again;
+
+	for (int id = 50; id > 0; id--)
+		quick(id, "a.h", "a", true);
+	drains = lanes_find(&lanes, 7);
+	drains->open = 1;
+	lanes_update_begin(&lanes);
+	lanes_update_end(&lanes);
+	ck_assert(drains->gone);
+	ck_assert_ptr_null(lanes_find(&lanes, 7));
+	again = quick(7, "a.h", "a", true);
+	ck_assert_ptr_ne(again, drains);
+	drains->open = 0;
+	lanes_sweep(&lanes);
+	ck_assert_ptr_eq(lanes_find(&lanes, 7), again);
+	ck_assert_ptr_null(lanes_find(&lanes, 8));
+	ck_assert_uint_eq(lanes.count, 1);
+}
+END_TEST
+
 UNIT_TESTS_FIXTURE(plan, setup, teardown,
     a_quick_lane_claims_its_slots_and_what_it_may_hold,
     what_has_a_slot_and_what_is_held_is_not_claimed_twice,
@@ -431,4 +453,5 @@ UNIT_TESTS_FIXTURE(plan, setup, teardown,
     a_lane_that_can_take_all_processes_has_none_beside_others,
     what_is_claimed_ahead_does_not_count_as_a_process,
     not_even_a_doubtful_lane_claims_without_a_process,
-    one_that_finds_no_process_free_is_held)
+    one_that_finds_no_process_free_is_held,
+    a_target_listed_again_while_its_lane_drains_gets_another_lane)
