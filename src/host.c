@@ -444,6 +444,8 @@ host_step(void *arg)
 	h->kicked = false;
 	bus_tick(h->setup.lanes->bus, now);
 	TAILQ_FOREACH (l, &h->setup.lanes->list, entry) {
+		if (l->open == 0)
+			continue; /* of a thousand lanes few are at work */
 		while (may_take(h, l, now) &&
 		    (l->worker || runner_may_start(h->setup.runner)) &&
 		    bus_receive(l->topic, NULL, &i) == BUS_OK)
@@ -530,13 +532,12 @@ make_pool(struct host *h, struct installation *i)
 }
 
 static bool
-has_lane(const struct host *h, const struct installation *i, bool mounted)
+has_lane(const struct installation *i, bool mounted)
 {
 	const struct lane *l;
 
-	TAILQ_FOREACH (l, &h->setup.lanes->list, entry)
-		if (l->installation == i && !l->gone && l->worker &&
-		    (l->mounted || !mounted))
+	TAILQ_FOREACH (l, &i->own, sibling)
+		if (!l->gone && l->worker && (l->mounted || !mounted))
 			return true;
 	return false;
 }
@@ -547,14 +548,14 @@ host_lanes_changed(struct host *h)
 	struct installation *i;
 
 	TAILQ_FOREACH (i, &h->setup.lanes->installations, entry) {
-		if (i->pool == NULL && !h->closed && has_lane(h, i, true))
+		if (i->pool == NULL && !h->closed && has_lane(i, true))
 			make_pool(h, i);
 		if (i->pool == NULL)
 			continue;
-		if (!has_lane(h, i, false))
+		if (!has_lane(i, false))
 			pool_close(i->pool);
 		pool_kick(i->pool);
-		if (!has_lane(h, i, false) && pool_is_idle(i->pool)) {
+		if (!has_lane(i, false) && pool_is_idle(i->pool)) {
 			pool_free(i->pool);
 			i->pool = NULL;
 		}

@@ -68,6 +68,7 @@ installation_get(struct lanes *ls, const struct lane_target *t)
 		i->plugin = xstrdup(t->plugin);
 		i->version = xstrdup(t->plugin_version);
 		i->digest = xstrdup(t->digest);
+		TAILQ_INIT(&i->own);
 		TAILQ_INSERT_TAIL(&ls->installations, i, entry);
 	}
 	i->lanes++;
@@ -338,6 +339,7 @@ lane_create(struct lanes *ls, const struct lane_target *t)
 	if (tsearch(l, &ls->by_target, compare_targets) == NULL)
 		panic("out of memory");
 	TAILQ_INSERT_TAIL(&ls->list, l, entry);
+	TAILQ_INSERT_TAIL(&l->installation->own, l, sibling);
 	ls->count++;
 	return l;
 }
@@ -346,6 +348,7 @@ static void
 lane_free(struct lanes *ls, struct lane *l)
 {
 	TAILQ_REMOVE(&ls->list, l, entry);
+	TAILQ_REMOVE(&l->installation->own, l, sibling);
 	ls->count--;
 	bus_leave(l->topic);
 	unmount(l);

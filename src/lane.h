@@ -52,6 +52,7 @@ struct subscriber {
 struct installation {
 	TAILQ_ENTRY(installation) entry;
 	char *plugin, *version, *digest;
+	TAILQ_HEAD(, lane) own;
 	int lanes;
 	/* a worker's: calls may be claimed while taken < credits */
 	void *pool; /* the host's; NULL: none, or not yet */
@@ -63,6 +64,7 @@ struct installation {
 
 struct lane {
 	TAILQ_ENTRY(lane) entry;
+	TAILQ_ENTRY(lane) sibling; /* of its installation */
 	int64_t target_id;
 	char *plugin, *plugin_version;
 	char *digest;

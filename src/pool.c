@@ -59,20 +59,14 @@ static void pool_step(void *arg);
 
 /* --- lanes ------------------------------------------------------------ */
 
-static bool
-is_ours(const struct pool *p, const struct lane *l)
-{
-	return l->installation == p->setup.installation;
-}
-
 /* A lane whose artifact is mounted: it knows what to run.  NULL: none. */
 static struct lane *
 mounted_lane(const struct pool *p)
 {
 	struct lane *l;
 
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l) && l->mounted && !l->gone)
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		if (l->mounted && !l->gone)
 			return l;
 	return NULL;
 }
@@ -84,9 +78,8 @@ is_wanted(const struct pool *p)
 
 	if (p->closed)
 		return false;
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l) && l->mounted && !l->gone &&
-		    (l->wanted || l->open > 0))
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		if (l->mounted && !l->gone && (l->wanted || l->open > 0))
 			return true;
 	return false;
 }
@@ -96,8 +89,8 @@ withdraw_lanes(struct pool *p, const char *why)
 {
 	struct lane *l;
 
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l) && l->mounted)
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		if (l->mounted)
 			lane_withdraw(l, why, loop_now_ms());
 }
 
@@ -106,8 +99,8 @@ cannot_execute(struct pool *p, const char *why)
 {
 	struct lane *l;
 
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l) && l->mounted)
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		if (l->mounted)
 			lane_not_executed(l, why, loop_now_ms());
 }
 
@@ -116,9 +109,8 @@ can_execute(struct pool *p)
 {
 	struct lane *l;
 
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l))
-			lane_executed(l);
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		lane_executed(l);
 }
 
 static void
@@ -126,10 +118,9 @@ break_lanes(struct pool *p)
 {
 	struct lane *l;
 
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l))
-			lane_break(p->setup.lanes, l, BREAKER_DOWN,
-			    "unavailable", loop_now_ms());
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		lane_break(p->setup.lanes, l, BREAKER_DOWN, "unavailable",
+		    loop_now_ms());
 }
 
 /* --- ends of deliveries ----------------------------------------------- */
@@ -457,9 +448,8 @@ build_env(const struct pool *p, struct runenv *v)
 	runenv_worker(v);
 	runenv_set(v, "LANG", "C.UTF-8"); /* no config replaces it */
 	runenv_set(v, "TZ", "%s", getenv("TZ") != NULL ? getenv("TZ") : "UTC");
-	TAILQ_FOREACH (l, &p->setup.lanes->list, entry)
-		if (is_ours(p, l))
-			runenv_subscriber(v, c, l->subscriber->id);
+	TAILQ_FOREACH (l, &p->setup.installation->own, sibling)
+		runenv_subscriber(v, c, l->subscriber->id);
 	runenv_finish(v, c, NULL);
 }
 
