@@ -9,7 +9,7 @@
 struct pgconn;
 
 #define SCHEMA_OLDEST 2
-#define SCHEMA_NEWEST 3
+#define SCHEMA_NEWEST 4
 
 enum schema_state {
 	SCHEMA_FITS,

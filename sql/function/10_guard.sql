@@ -80,16 +80,14 @@ AS $$
 $$;
 
 -- outbox._uuid7(): a random uuid whose first 48 bits are the time, so that
--- event ids made here arrive in index order.
+-- event ids made here arrive in index order.  No settings of its own, so that
+-- it becomes a part of the caller's expression: a call costs as much as a row.
 CREATE OR REPLACE FUNCTION outbox._uuid7() RETURNS uuid
-LANGUAGE plpgsql VOLATILE
-SET search_path = pg_catalog, outbox, pg_temp
+LANGUAGE sql VOLATILE
 AS $$
-BEGIN
-    RETURN encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
+    SELECT encode(set_bit(set_bit(overlay(uuid_send(gen_random_uuid())
         PLACING substring(int8send((date_part('epoch', clock_timestamp()) * 1000)::bigint) FROM 3)
-        FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid;
-END
+        FROM 1 FOR 6), 52, 1), 53, 1), 'hex')::uuid
 $$;
 
 -- outbox._rfc3339(time): UTC with microseconds, whatever DateStyle says.
@@ -106,21 +104,49 @@ LANGUAGE sql IMMUTABLE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$ SELECT 1869771607 $$;
 
+-- outbox._somebody_sleeps(): whether a dispatcher does.  A sleeper holds one of
+-- four keys; trying them reads live state even under REPEATABLE READ.  CASE,
+-- as nothing else promises an order.  It, too, becomes a part of the caller.
+CREATE OR REPLACE FUNCTION outbox._somebody_sleeps() RETURNS boolean
+LANGUAGE sql VOLATILE
+AS $$
+    SELECT CASE
+        WHEN NOT pg_try_advisory_lock_shared(outbox._wake_class(), 0) THEN true
+        WHEN NOT pg_advisory_unlock_shared(outbox._wake_class(), 0) THEN NULL
+        WHEN NOT pg_try_advisory_lock_shared(outbox._wake_class(), 1) THEN true
+        WHEN NOT pg_advisory_unlock_shared(outbox._wake_class(), 1) THEN NULL
+        WHEN NOT pg_try_advisory_lock_shared(outbox._wake_class(), 2) THEN true
+        WHEN NOT pg_advisory_unlock_shared(outbox._wake_class(), 2) THEN NULL
+        WHEN NOT pg_try_advisory_lock_shared(outbox._wake_class(), 3) THEN true
+        WHEN NOT pg_advisory_unlock_shared(outbox._wake_class(), 3) THEN NULL
+        ELSE false END
+$$;
+
 -- outbox._wake(): NOTIFY, but only while some dispatcher sleeps, because a
--- notifying commit takes a lock of the whole instance.  A sleeper holds one
--- of four keys; trying them reads live state even under REPEATABLE READ.
+-- notifying commit takes a lock of the whole instance.
 CREATE OR REPLACE FUNCTION outbox._wake() RETURNS void
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, outbox, pg_temp
 AS $$
 BEGIN
-    FOR v_slot IN 0..3 LOOP
-        IF NOT pg_try_advisory_lock_shared(outbox._wake_class(), v_slot) THEN
-            PERFORM pg_notify('outbox_wake', '');
-            RETURN;
-        END IF;
-        PERFORM pg_advisory_unlock_shared(outbox._wake_class(), v_slot);
-    END LOOP;
+    IF outbox._somebody_sleeps() THEN
+        PERFORM pg_notify('outbox_wake', '');
+    END IF;
+END
+$$;
+
+-- outbox._wake_for(targets): NOTIFY, unless all their subscribers are paused.
+-- For who has asked _somebody_sleeps() already.
+CREATE OR REPLACE FUNCTION outbox._wake_for(p_targets bigint[]) RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    IF EXISTS (SELECT FROM outbox.target t
+                 JOIN outbox.subscriber s ON s.subscriber_id = t.subscriber_id
+                WHERE t.target_id = ANY (p_targets) AND s.paused_at IS NULL) THEN
+        PERFORM pg_notify('outbox_wake', '');
+    END IF;
 END
 $$;
 

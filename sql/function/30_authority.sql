@@ -88,6 +88,7 @@ BEGIN
     UPDATE outbox.contract k SET state = 'retired', retired_at = clock_timestamp()
      WHERE k.contract_id = contract_retire.contract_id
        AND k.contract_version = contract_retire.contract_version;
+    PERFORM outbox._routes();
     PERFORM outbox._audit('contract_retire', contract_retire.contract_id || '@'
         || contract_retire.contract_version);
     RETURN 'retired';
@@ -172,6 +173,26 @@ BEGIN
 END
 $$;
 
+-- outbox._routes(): what publish reads, from the graphs in force.  A schema
+-- is told, not copied: publish goes another way with one.
+CREATE OR REPLACE FUNCTION outbox._routes() RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, outbox, pg_temp
+AS $$
+BEGIN
+    DELETE FROM outbox.route;
+    INSERT INTO outbox.route (contract_id, contract_version, workspace, contract_key, graph_id,
+        authority_seq, has_schema, target_ids)
+    SELECT k.contract_id, k.contract_version, w.workspace, k.contract_key, w.graph_id,
+           w.authority_seq, k.body_schema IS NOT NULL, array_agg(g.target_id ORDER BY g.target_id)
+      FROM outbox.workspace_graph w
+      JOIN outbox.graph_target g ON g.graph_id = w.graph_id
+      JOIN outbox.contract k ON k.contract_key = g.contract_key
+     WHERE k.state = 'active' AND k.owner_plugin IS NULL
+     GROUP BY k.contract_key, w.workspace;
+END
+$$;
+
 -- outbox._authority_changed(seq): compiles every graph anew and wakes the
 -- dispatchers, whose list of targets may be another now.
 CREATE OR REPLACE FUNCTION outbox._authority_changed(p_seq bigint) RETURNS void
@@ -192,6 +213,7 @@ BEGIN
     FOREACH v_workspace IN ARRAY v_own || '*'::text LOOP
         PERFORM outbox._compile(v_workspace, p_seq);
     END LOOP;
+    PERFORM outbox._routes();
     PERFORM pg_notify('outbox_wake', '');
 END
 $$;

@@ -565,6 +565,39 @@ a_retired_contract_is_still_delivered_and_stays_in_the_graph(void)
 }
 
 static void
+routes_say_what_contracts_and_graphs_say_after_every_change(void)
+{
+	begin();
+	IS(super, "", "%s", wrong_routes);
+	IS(super, "1",
+	    "SELECT count(*) FROM outbox.route WHERE contract_id = '%s' AND "
+	    "workspace = '*'",
+	    l.contract);
+	SAME(grant("add", "own"), "granted");
+	IS(super, "", "%s", wrong_routes);
+	IS(super, "1",
+	    "SELECT count(*) FROM outbox.route WHERE contract_id = '%s' AND "
+	    "workspace = 'own'",
+	    l.contract);
+	SAME(grant("revoke", "*"), "1");
+	IS(super, "", "%s", wrong_routes);
+	db_run(o, "SELECT outbox.contract_add('%s.checked', 'v1', '{}')",
+	    l.contract);
+	db_run(o, "SELECT outbox.contract_add('%s.more', 'v1')", l.contract);
+	IS(super, "", "%s", wrong_routes);
+	db_run(o, "SELECT outbox.plugin_deactivate('%s')", l.plugin);
+	IS(super, "", "%s", wrong_routes);
+	db_run(o, "SELECT outbox.plugin_activate('%s', '1', 'grant_all', '*')",
+	    l.plugin);
+	IS(super, "", "%s", wrong_routes);
+	db_run(o, "SELECT outbox.contract_retire('%s', 'v1')", l.contract);
+	IS(super, "", "%s", wrong_routes);
+	IS(super, "0",
+	    "SELECT count(*) FROM outbox.route WHERE contract_id = '%s'",
+	    l.contract);
+}
+
+static void
 a_plugin_is_not_removed_while_it_owes(void)
 {
 	const char *e;
@@ -699,6 +732,7 @@ static const struct db_test tests[] = {
     T(activation_under_an_unknown_contract_fails_whole),
     T(the_same_authority_has_the_same_fingerprint),
     T(a_retired_contract_is_still_delivered_and_stays_in_the_graph),
+    T(routes_say_what_contracts_and_graphs_say_after_every_change),
     T(a_plugin_is_not_removed_while_it_owes),
     T(what_an_open_publisher_commits_for_a_removed_plugin_is_paused),
     T(a_manifest_with_what_is_not_in_this_version_is_refused),

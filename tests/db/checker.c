@@ -719,6 +719,7 @@ check_books(void)
 	    "target_id ORDER BY claimed_at ROWS BETWEEN UNBOUNDED PRECEDING "
 	    "AND 1 PRECEDING) AS held_until FROM checker.claim) c WHERE "
 	    "claimed_at < held_until");
+	none("routes say what contracts and graphs say", wrong_routes);
 	none("each claim id is one worker's",
 	    "SELECT claim_id FROM checker.claim GROUP BY 1 HAVING "
 	    "count(DISTINCT worker) > 1");

@@ -479,6 +479,16 @@ lane_bare(void)
 	return l;
 }
 
+const char wrong_routes[] =
+    "WITH said AS (SELECT k.contract_id, k.contract_version, w.workspace, "
+    "k.contract_key, w.graph_id, w.authority_seq, k.body_schema IS NOT NULL, "
+    "(SELECT array_agg(g.target_id ORDER BY g.target_id) FROM "
+    "outbox.graph_target g WHERE g.graph_id = w.graph_id AND g.contract_key = "
+    "k.contract_key) AS targets FROM outbox.workspace_graph w, outbox.contract "
+    "k WHERE k.state <> 'retired' AND k.owner_plugin IS NULL), owed AS (SELECT "
+    "* FROM said WHERE targets IS NOT NULL) (TABLE owed EXCEPT TABLE "
+    "outbox.route) UNION ALL (TABLE outbox.route EXCEPT TABLE owed)";
+
 struct lane
 lane_make(void)
 {

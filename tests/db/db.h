@@ -110,6 +110,11 @@ void lane_install(const struct lane *l, const char *version,
     const char *handlers);
 const char *lane_target(const struct lane *l, const char *version);
 
+/*
+ * What outbox.route has and ought not to, or the reverse, by what contracts and
+ * the graphs in force say: a query that finds nothing.
+ */
+extern const char wrong_routes[];
 const char *worker_new(void);
 const char *event_new(void);
 /* Publishes a fact of the lane's contract, committed; its event id. */

@@ -307,6 +307,47 @@ under_REPEATABLE_READ_a_repeat_committed_after_the_snapshot_is_40001(void)
 	SAME(left(), "1 1");
 }
 
+/* publish has a way of its own for an event alone, in which nothing is odd. */
+static void
+an_event_alone_is_written_as_in_a_set(void)
+{
+	const char *id = event_new(), *other = event_new();
+	const char *columns =
+	    "contract_key, graph_id, authority_seq, frame_bytes, workspace, "
+	    "subject, headers::text, body::text, available_at, occurred_at < now(), "
+	    "published_at = occurred_at, (SELECT array_agg(f.target_id ORDER "
+	    "BY 1) FROM outbox.fresh f WHERE f.fact_id = x.fact_id)";
+
+	begin();
+	lane_install(&l, "2", "h,g");
+	db_run(super,
+	    "SELECT outbox.plugin_activate('%s', '2', 'grant_all', '*')",
+	    l.plugin);
+	db_run(p, "SELECT outbox.publish('%s', 'v1', '[1, \"\xc3\xa9\"]')",
+	    l.contract);
+	db_run(p,
+	    "SELECT outbox.publish_many('%s', 'v1', "
+	    "ARRAY['[1, \"\xc3\xa9\"]']::json[])",
+	    l.contract);
+	IS(super, "2|1",
+	    "SELECT count(*), count(DISTINCT (%s)) FROM outbox.fact x JOIN "
+	    "outbox.contract k USING (contract_key) WHERE k.contract_id = '%s'",
+	    columns, l.contract);
+	IS(p, id,
+	    "SELECT outbox.publish('%s', 'v1', '{}', 'ws', 'a/b', '%s', "
+	    "'2024-01-01Z')",
+	    l.contract, id);
+	db_run(p,
+	    "SELECT outbox.publish_many('%s', 'v1', ARRAY['{}']::json[], 'ws', "
+	    "ARRAY['a/b'], ARRAY['%s']::uuid[], ARRAY['2024-01-01Z']::"
+	    "timestamptz[])",
+	    l.contract, other);
+	IS(super, "2|1",
+	    "SELECT count(*), count(DISTINCT (%s)) FROM outbox.fact x WHERE "
+	    "event_id IN ('%s', '%s') AND occurred_at = '2024-01-01Z'",
+	    columns, id, other);
+}
+
 static void
 publish_many_answers_in_order_and_takes_NULLs(void)
 {
@@ -506,6 +547,7 @@ static const struct db_test tests[] = {
     T(a_second_publisher_waits_for_an_uncommitted_first_that_commits),
     T(a_second_publisher_waits_for_an_uncommitted_first_that_rolls_back),
     T(under_REPEATABLE_READ_a_repeat_committed_after_the_snapshot_is_40001),
+    T(an_event_alone_is_written_as_in_a_set),
     T(publish_many_answers_in_order_and_takes_NULLs),
     T(publish_many_answers_NULLs_where_nobody_subscribes),
     T(publish_many_takes_a_duplicate_within_the_call_as_a_repeat),

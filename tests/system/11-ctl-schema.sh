@@ -17,7 +17,7 @@ exits "a command without the schema is 78" 78 ctl contract list
 like "and names the remedy" "$ERR" "*schema install*"
 
 exits "install is 0" 0 ctl --json schema install
-is "and tells the version" "$(json "$OUT" schema_version)" 3
+is "and tells the version" "$(json "$OUT" schema_version)" 4
 exits "install again is 0" 0 ctl --json schema install
 is "and does nothing" "$(json "$OUT" answer)" "already installed"
 exits "check is 0" 0 ctl --json schema check
