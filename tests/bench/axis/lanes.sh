@@ -1,7 +1,9 @@
 # One lane of quick deliveries beside $LANES (999) useless ones, 64 to a plugin:
 # none at all, paused, full (handlers that never answer), or owed only
 # in the far future.  What the server spends on each delivery should not move.
-# Also: ten lanes at small batches, the work spread evenly.
+# The daemon has met the others, and what it claims of the full ones, when the
+# quick lane is resumed.  Also: ten lanes at small batches, the work spread
+# evenly.
 
 axis_lanes() {
 	local n=${LANES:-999} state
@@ -68,8 +70,14 @@ useless_are() {
 	esac >/dev/null
 }
 
+start_quick() {
+	sql "SELECT outbox.subscriber_resume('bench.one.ack')" >/dev/null
+}
+
+HELD="(SELECT coalesce(sum(open), 0) FROM outbox.claim)"
+
 lanes_case() { # STATE COUNT
-	local case="$2 others: $1"
+	local case="$2 others: $1" stands=true
 	[ "$1" != none ] || case="no others"
 	configure 64 'subscribers:'
 	case $1 in
@@ -79,6 +87,7 @@ lanes_case() { # STATE COUNT
 		    FROM outbox.subscriber
 		    WHERE subscriber_id LIKE 'bench.useless%'" >>"$T/outboxd.yaml"
 		each_useless "$2" fill_one
+		stands="$HELD >= $2"
 		;;
 	paused)
 		each_useless "$2" fill_one
@@ -87,9 +96,14 @@ lanes_case() { # STATE COUNT
 	future) each_useless "$2" later_one ;;
 	esac
 	[ "$1" = full ] || sed -i '/^subscribers:$/d' "$T/outboxd.yaml"
+	sql "SELECT outbox.subscriber_pause('bench.one.ack', 'bench')" >/dev/null
 	fill_outboxd one "$SIZE"
 	calm
-	STOP=stop_daemons_now run_outboxd "$case" "$SIZE" 1 "$(has_receipts "$SIZE")"
+	daemons 1
+	until_true 60 "EXISTS (SELECT FROM outbox.daemons WHERE alive) AND $stands"
+	sleep 3
+	GO=start_quick STOP=stop_daemons_now run_outboxd "$case" "$SIZE" 1 \
+	    "$(has_receipts "$SIZE")"
 	[ "$1" != paused ] || useless_are resume
 	empty_outboxd
 }
