@@ -565,8 +565,9 @@ claimer_wake(struct claimer *c)
 
 	c->stats.wakes++;
 	c->stats.last_wake_ms = loop_now_ms();
+	/* it may be for any; idle ones need not be looked at ten times for it */
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
-		l->poll_ms = 0;
+		l->poll_ms = lane_is_idle(l) ? LANE_IDLE_MS : 0;
 	look_again(c);
 	c->woken = c->in_flight;
 	c->called = true;

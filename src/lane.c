@@ -526,6 +526,12 @@ lane_room_of(const struct lane *l, int slots, int64_t now_ms)
 	return min_int(n, breaker_room(&l->breaker, now_ms));
 }
 
+bool
+lane_is_idle(const struct lane *l)
+{
+	return l->poll_ms >= LANE_IDLE_MS;
+}
+
 int
 lane_room(const struct lane *l, int64_t now_ms)
 {

@@ -184,6 +184,10 @@ void lane_back_off(struct lane *l, int64_t now_ms);
 int lane_free_slots(const struct lane *l);
 /* How many may be claimed: for these, and ahead, as far as the breaker lets. */
 int lane_room(const struct lane *l, int64_t now_ms);
+
+/* It has had nothing for the last few looks, or another one holds it. */
+#define LANE_IDLE_MS 16
+bool lane_is_idle(const struct lane *l);
 /* The same with so many free slots. */
 int lane_room_of(const struct lane *l, int slots, int64_t now_ms);
 /* What a lease must have left at the start: the whole deadline, the kill grace

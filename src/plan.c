@@ -190,21 +190,72 @@ set_ahead(struct plan *p, const struct lanes *ls, const struct bus *b,
 
 /* --- the plan --------------------------------------------------------- */
 
-/* How many lanes may be asked; 0 unless one of them is due itself. */
-static int
-count_lanes(const struct lanes *ls, const struct lane *except, int64_t now_ms)
+/* What lanes of one kind have left to share, and how many they are. */
+struct share {
+	int lanes, items;
+};
+
+/* Counts lanes that may be asked; false unless one of them is due itself. */
+static bool
+count_lanes(const struct lanes *ls, const struct lane *except, int64_t now_ms,
+    struct share *live, struct share *idle)
 {
 	const struct lane *l;
 	bool due = false;
-	int n = 0;
 
 	TAILQ_FOREACH (l, &ls->list, entry) {
 		if (l == except || !can_start(l, now_ms))
 			continue;
 		due |= l->poll_at_ms <= now_ms;
-		n += is_nearly_due(l, now_ms);
+		if (is_nearly_due(l, now_ms))
+			(lane_is_idle(l) ? idle : live)->lanes++;
 	}
-	return due ? n : 0;
+	return due;
+}
+
+/*
+ * Those that have had nothing for some time and are only looked at share a
+ * quarter.  Where that is nothing, all share alike, lest they are never asked.
+ */
+static void
+divide(int items, struct share *live, struct share *idle)
+{
+	idle->items = live->lanes > 0 ? items / 4 : items;
+	live->items = items - idle->items;
+	if (idle->items > 0 && idle->lanes > 0)
+		return;
+	*live = (struct share){live->lanes + idle->lanes, items};
+	*idle = (struct share){0};
+}
+
+static int
+share_of(const struct share *s)
+{
+	/* rounded up: the first of the round gain */
+	return s->lanes > 0 ? (s->items + s->lanes - 1) / s->lanes : 0;
+}
+
+static void
+add_lanes(struct plan *p, const struct lanes *ls, const struct lane *except,
+    struct share *live, struct share *idle, int64_t now_ms)
+{
+	const struct lane *l;
+	int limit;
+
+	TAILQ_FOREACH (l, &ls->list, entry) {
+		struct share *s =
+		    idle->lanes > 0 && lane_is_idle(l) ? idle : live;
+
+		if (l == except || share_of(s) == 0 || !can_start(l, now_ms) ||
+		    !is_nearly_due(l, now_ms))
+			continue;
+		limit = lane_limit(p, l, share_of(s), now_ms);
+		s->lanes--;
+		if (limit <= 0)
+			continue; /* others of this round took it */
+		add(p, l, limit);
+		s->items -= limit;
+	}
 }
 
 void
@@ -212,7 +263,8 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
     const struct config *c, int64_t most_bytes, bool one_lane, int64_t now_ms)
 {
 	const struct lane *saving = saving_lane(ls, now_ms), *l;
-	int left = plan_free_items(ls, b, c), offered, limit;
+	int left = plan_free_items(ls, b, c);
+	struct share live = {0}, idle = {0};
 
 	*p = (struct plan){
 	    .bytes = (int64_t)bus_free_bytes(b),
@@ -234,22 +286,12 @@ plan_make(struct plan *p, const struct lanes *ls, const struct bus *b,
 		p->bytes -= saving->need_bytes;
 	if (p->bytes > most_bytes)
 		p->bytes = most_bytes;
-	offered = p->bytes > 0 ? count_lanes(ls, saving, now_ms) : 0;
-	if (one_lane && offered > 1)
-		offered = 1;
-	TAILQ_FOREACH (l, &ls->list, entry) {
-		if (offered == 0 || left == 0)
-			break;
-		if (l == saving || !can_start(l, now_ms) ||
-		    !is_nearly_due(l, now_ms))
-			continue;
-		/* rounded up: the first of the round gain */
-		limit =
-		    lane_limit(p, l, (left + offered - 1) / offered, now_ms);
-		offered--;
-		if (limit <= 0)
-			continue; /* others of this round took it */
-		add(p, l, limit);
-		left -= limit;
-	}
+	if (p->bytes <= 0 || !count_lanes(ls, saving, now_ms, &live, &idle))
+		return;
+	if (one_lane) {
+		live = (struct share){1, left};
+		idle = (struct share){0};
+	} else
+		divide(left, &live, &idle);
+	add_lanes(p, ls, saving, &live, &idle, now_ms);
 }

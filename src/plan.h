@@ -4,7 +4,8 @@
  * Only what can start now: free slots of the subscriber, free processes or
  * a worker's free credits, free items and bytes of the bus; and what a quick
  * lane may hold ahead (headstart.h), which is set here.  What is scarce is
- * shared by the lanes of the round, and where it is nobody has a head start.
+ * shared by the lanes of the round, of which idle ones that are only looked at
+ * get a quarter, and where it is nobody has a head start.
  * A lane whose first delivery needs more bytes than are free is served first,
  * and alone, as soon as there is enough; until then the others may use only
  * what it leaves.  Time comes in.

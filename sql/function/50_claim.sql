@@ -199,7 +199,7 @@ BEGIN
                 WHEN w.fresh OR w.due OR w.reap OR w.sweep THEN 'work'
                 ELSE 'empty' END,
            l.pos, w.due, w.reap, w.sweep,
-           CASE WHEN NOT (w.fresh OR w.due OR w.reap) THEN (
+           CASE WHEN s.paused_at IS NULL AND NOT (w.fresh OR w.due OR w.reap) THEN (
                SELECT ceil(extract(epoch FROM min(q.at) - statement_timestamp()) * 1000)::bigint
                  FROM (VALUES (
                      (SELECT e.due_at FROM outbox.exception e WHERE e.target_id = t.id
@@ -214,7 +214,7 @@ BEGIN
       JOIN outbox.target g ON g.target_id = t.id
       JOIN outbox.installation i ON i.installation_id = g.installation_id
       JOIN outbox.subscriber s ON s.subscriber_id = g.subscriber_id
-     CROSS JOIN LATERAL (SELECT
+      LEFT JOIN LATERAL (SELECT
            EXISTS (SELECT FROM outbox.fresh f
                     WHERE f.target_id = t.id AND f.fact_id > l.pos OFFSET 0) AS fresh,
            EXISTS (SELECT FROM outbox.exception e
@@ -224,7 +224,8 @@ BEGIN
            OR EXISTS (SELECT FROM outbox.exception e
                        WHERE e.target_id = t.id AND e.status = 'claimed' AND NOT e.expired
                          AND e.claim_expires_at <= statement_timestamp() OFFSET 0) AS reap,
-           l.low < l.pos AND l.swept_at < statement_timestamp() - interval '1 s' AS sweep) w
+           l.low < l.pos AND l.swept_at < statement_timestamp() - interval '1 s' AS sweep
+         WHERE s.paused_at IS NULL) w ON true
      ORDER BY t.n;
 END
 $$;

@@ -414,6 +414,36 @@ START_TEST(one_that_finds_no_process_free_is_held)
 }
 END_TEST
 
+START_TEST(lanes_that_are_only_looked_at_leave_most_to_one_that_has_something)
+{
+	struct lane *l;
+
+	for (int id = 2; id < 52; id++)
+		quick(id, "a.h", "a", true)->poll_ms = 1000;
+	l = quick(1, "b.h", "b", true);
+	make();
+	ck_assert_int_eq(plan.lanes, 51);
+	ck_assert_int_eq(plan.last_lane, 1);
+	ck_assert_int_eq(plan.last_limit, 258);
+	l->poll_ms = 1000; /* now it is one of them */
+	make();
+	ck_assert_int_lt(plan.last_limit, 50);
+}
+END_TEST
+
+START_TEST(what_is_too_little_to_divide_goes_round)
+{
+	config->dispatch.batch = 3;
+	for (int id = 2; id < 6; id++)
+		quick(id, "a.h", "a", true)->poll_ms = 1000;
+	quick(1, "b.h", "b", true);
+	make();
+	ck_assert_int_eq(plan.lanes, 3);
+	ck_assert_int_eq(plan.last_lane, 4);
+	ck_assert_int_eq(plan.last_limit, 1);
+}
+END_TEST
+
 START_TEST(a_target_listed_again_while_its_lane_drains_gets_another_lane)
 {
 	struct lane *drains, *again;
@@ -454,4 +484,6 @@ UNIT_TESTS_FIXTURE(plan, setup, teardown,
     what_is_claimed_ahead_does_not_count_as_a_process,
     not_even_a_doubtful_lane_claims_without_a_process,
     one_that_finds_no_process_free_is_held,
+    lanes_that_are_only_looked_at_leave_most_to_one_that_has_something,
+    what_is_too_little_to_divide_goes_round,
     a_target_listed_again_while_its_lane_drains_gets_another_lane)
