@@ -74,8 +74,9 @@ like "as breaker_open" "$OUT" '*"code":"breaker_open"*'
 exits "explain says so" 0 ctl --json delivery explain "$other" test.down.h
 like "as broken_off" "$OUT" '*"code":"broken_off"*'
 is "what waits has lost no attempt" "$(field "$other" "status, attempt_count")" "pending|0"
-log_is "then one is tried" 'event=breaker_half_open .*subscriber=test.down.h'
+# it would break the lane off again, if it came after the one that is tried
 sql "SELECT outbox.discard('$e', 'test.down.h', 1, 'done')" >/dev/null
+log_is "then one is tried" 'event=breaker_half_open .*subscriber=test.down.h'
 becomes "and when it succeeds all goes on" "$other" "status = 'delivered'" 20
 log_is "with the breaker closed" 'event=breaker_closed .*subscriber=test.down.h'
 wait_for 10 sql_is 0 "SELECT count(*) FROM outbox.breakers" &&
