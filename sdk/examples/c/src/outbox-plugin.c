@@ -84,6 +84,8 @@ struct outbox_plugin {
 	struct buffer input;
 	size_t scanned; /* of input: so far there is no line feed */
 	struct buffer output;
+	struct buffer scratch; /* of one parse; kept, as freeing it each time
+	                        * makes malloc tidy up each time */
 };
 
 static volatile sig_atomic_t terminated;
@@ -536,20 +538,18 @@ fill_event(struct event *ev, char *line, cJSON *attributes, const char *data,
 	list_attributes(ev);
 }
 
-/* Parses text with the part from..to replaced by null. */
+/* Parses text with the part from..to replaced by null; to NULL: all of it. */
 static cJSON *
-parse_without(const char *text, const char *from, const char *to)
+parse_without(struct buffer *scratch, const char *text, const char *from,
+    const char *to)
 {
-	struct buffer b = {0};
-	cJSON *value;
-
-	put_bytes(&b, text, (size_t)(from - text));
-	put(&b, "null");
-	put(&b, to);
-	put_bytes(&b, "", 1);
-	value = cJSON_Parse(b.at);
-	free(b.at);
-	return value;
+	if (to == NULL)
+		return cJSON_Parse(text);
+	scratch->len = 0;
+	put_bytes(scratch, text, (size_t)(from - text));
+	put(scratch, "null");
+	put_bytes(scratch, to, strlen(to) + 1);
+	return cJSON_Parse(scratch->at);
 }
 
 const char *
@@ -803,8 +803,7 @@ on_line(struct outbox_plugin *p, char *line)
 
 	if (find_member(line, "event", &event) != NULL)
 		end = find_member(event, "data", &data);
-	frame =
-	    end != NULL ? parse_without(line, data, end) : cJSON_Parse(line);
+	frame = parse_without(&p->scratch, line, data, end);
 	type = text_of(frame, "type", NULL);
 	if (type == NULL)
 		die(EX_SOFTWARE, "outboxd sent a frame that cannot be read");
@@ -1019,8 +1018,7 @@ exec_event(struct outbox_plugin *p, struct event *ev)
 	line = in->at;
 	*in = (struct buffer){0};
 	end = find_member(line, "data", &data);
-	attributes =
-	    end != NULL ? parse_without(line, data, end) : cJSON_Parse(line);
+	attributes = parse_without(&p->scratch, line, data, end);
 	if (!cJSON_IsObject(attributes))
 		die(EX_TEMPFAIL, "the input is no event");
 	fill_event(ev, line, attributes, data, end);
@@ -1116,6 +1114,7 @@ outbox_plugin_free(struct outbox_plugin *p)
 		free(p->handlers[i].name);
 	free(p->input.at);
 	free(p->output.at);
+	free(p->scratch.at);
 	if (p->in != -1)
 		close(p->in);
 	free(p);
