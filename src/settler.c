@@ -16,6 +16,8 @@
 #define PAUSE_MIN_MS 100 /* after an error that is not the data's */
 #define PAUSE_MAX_MS 2000
 #define EXPIRE_MS 1000 /* between two looks for leases that have ended */
+#define GATHER_MS 10 /* between two sets that nobody waits for .. */
+#define GATHER_MAX 100 /* .. and that are small */
 
 static const char sql_settle[] =
     "SELECT a FROM unnest(outbox.settle($1::uuid, $2::uuid[], $3::bigint[],"
@@ -440,6 +442,25 @@ send_set(struct settler *s)
 		pgarray_clear(&all[i]);
 }
 
+/*
+ * How long to wait for more: a set costs a commit.  Those whose slot has been
+ * given away do not hold up their lane, and one after a quiet time goes at once.
+ */
+static int64_t
+gather_ms(struct settler *s)
+{
+	int64_t left = s->sent_us / 1000 + GATHER_MS - loop_now_ms();
+	const struct delivery *d;
+
+	if (left <= 0 || s->bad > 0 || count_of(s, DELIVERY_DOUBTED) > 0 ||
+	    count_of(s, DELIVERY_FINISHED) >= GATHER_MAX)
+		return 0;
+	TAILQ_FOREACH (d, list_of(s, DELIVERY_FINISHED), entry)
+		if (!d->credit_back)
+			return 0;
+	return left;
+}
+
 static void
 settler_step(void *arg)
 {
@@ -454,6 +475,8 @@ settler_step(void *arg)
 		return;
 	expire(s);
 	wait = s->not_before_ms - loop_now_ms();
+	if (wait <= 0)
+		wait = gather_ms(s);
 	if (pgconn_is_up(s->setup.link) && wait <= 0) {
 		choose(s);
 		if (s->sent > 0)

@@ -1,8 +1,8 @@
 /*
  * settler.h - writes verdicts until the database has answered.
  *
- * Takes finished deliveries; they gather while a settle is in flight and
- * go out as the next set.  A set whose link was lost is sent again, which
+ * Takes finished deliveries; they gather while a settle is in flight, or for
+ * some milliseconds where nobody waits for them, and go out as the next set.  A set whose link was lost is sent again, which
  * is safe, until the lease of each has ended.  A set that raises a data
  * error is bisected: the guilty one alone is recorded as a retry with the
  * SQLSTATE; if even that raises, it is left to its lease.

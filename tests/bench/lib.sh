@@ -182,11 +182,12 @@ without() {
 	ctl plugin deactivate "bench.$1" >/dev/null
 }
 
-# configure AT_ONCE [YAML...]: config for daemons; HEAD_START gives theirs.
+# configure AT_ONCE [YAML...]: config for daemons, as its manual says for
+# throughput; HEAD_START gives theirs.
 configure() {
 	{
 		cat "$T/base.yaml"
-		echo "dispatch: {concurrency: $1${HEAD_START:+, head_start: $HEAD_START}}"
+		echo "dispatch: {batch: 2000, concurrency: $1${HEAD_START:+, head_start: $HEAD_START}}"
 		echo 'memory: {max_items: 20000, max_topics: 4096, max_consumers: 4096}'
 		echo 'log: {level: warn}'
 		shift

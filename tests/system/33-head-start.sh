@@ -115,6 +115,22 @@ if command -v curl >/dev/null; then
 	    wait_for $SLOW on_bus 0
 fi
 
+# ---- its settles gather ----
+HANDLER=$EIGHT worker gather
+sql "DO \$\$ BEGIN FOR i IN 1..600 LOOP
+	PERFORM outbox.publish('on.gather', 'v1', '{\"do\": \"ack\"}');
+	COMMIT;
+	PERFORM pg_sleep(0.002);
+    END LOOP; END \$\$"
+wait_for $SLOW exactly 600 gather delivered
+# the first ones show its pace; each set has one time
+is "what comes one by one is settled every 10 ms" "$(sql "SELECT
+    count(DISTINCT at) <= extract(epoch FROM max(at) - min(at)) / 0.008 + 3
+    FROM (SELECT r.delivered_at AS at FROM outbox.receipt r
+	JOIN outbox.target t USING (target_id)
+	WHERE t.subscriber_id = 'test.gather.h'
+	ORDER BY r.delivered_at DESC LIMIT 300) x")" t
+
 # ---- a stop while it holds ----
 gate stop 2000
 wait_for $SLOW more_than 8 stop claimed
