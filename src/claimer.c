@@ -256,6 +256,9 @@ lane_is_empty(struct claimer *c, struct lane *l, int64_t next_due_ms)
 	if (l->poll_ms > most)
 		l->poll_ms = most;
 	l->poll_at_ms = c->sent_ms + loop_jitter(l->poll_ms);
+	/* not before the heartbeat it may come with, see pull_polls() */
+	if (l->poll_ms == most && l->poll_at_ms < c->sent_ms + most)
+		l->poll_at_ms = c->sent_ms + most;
 	if (next_due_ms >= 0 && c->sent_ms + next_due_ms < l->poll_at_ms)
 		l->poll_at_ms = c->sent_ms + next_due_ms + 1;
 }
@@ -645,14 +648,18 @@ arm_timer(struct claimer *c, int64_t now)
 	loop_timer_in(c->timer, at - now);
 }
 
-/* A poll that would come soon comes now, so that the heartbeat may ride. */
+/*
+ * A poll that would come soon comes now, so that the heartbeat may ride; that
+ * of an idle lane in any case, so that all of them take one statement a second.
+ */
 static void
 pull_polls(struct claimer *c, int64_t now)
 {
 	struct lane *l;
 
 	TAILQ_FOREACH (l, &c->setup.lanes->list, entry)
-		if (l->poll_at_ms <= now + BEAT_MS / 2)
+		if (l->poll_at_ms <=
+		    now + (lane_is_idle(l) ? BEAT_MS : BEAT_MS / 2))
 			l->poll_at_ms = now;
 }
 

@@ -149,6 +149,7 @@ AS $$
 DECLARE
     k outbox.contract;
     v_count int := coalesce(cardinality(p_bodies), 0);
+    v_at int;           -- the event in question
     v_known uuid[];     -- of the ids named, those that stand already
     v_ids uuid[] := '{}';
     v_graph bigint;
@@ -163,13 +164,15 @@ BEGIN
         RAISE EXCEPTION 'workspace is *, which only a grant may say: name the one it happened in'
             USING ERRCODE = '22023';
     END IF;
-    -- a call costs more than the look whether there is anything to check
-    FOR i IN 1..v_count LOOP
-        IF p_bodies[i] IS NULL OR p_subjects[i] IS NOT NULL OR p_occurred_at[i] IS NOT NULL
-           OR p_headers[i] IS NOT NULL OR p_available_at[i] IS NOT NULL THEN
-            PERFORM outbox._check_publish(p_bodies[i], p_subjects[i], p_occurred_at[i],
-                p_headers[i], p_available_at[i]);
-        END IF;
+    -- only where there is something to check: a call for each costs as much
+    -- as its rows
+    FOR v_at IN SELECT n.i FROM generate_series(1, v_count) n(i)
+              WHERE p_bodies[n.i] IS NULL OR p_subjects[n.i] IS NOT NULL
+                 OR p_occurred_at[n.i] IS NOT NULL OR p_headers[n.i] IS NOT NULL
+                 OR p_available_at[n.i] IS NOT NULL
+    LOOP
+        PERFORM outbox._check_publish(p_bodies[v_at], p_subjects[v_at], p_occurred_at[v_at],
+            p_headers[v_at], p_available_at[v_at]);
     END LOOP;
 
     -- an id that stands is looked up before contract, schema and graph are
@@ -192,13 +195,14 @@ BEGIN
     END IF;
 
     k := outbox._contract_for_publish(p_contract_id, p_contract_version);
-    FOR i IN 1..v_count LOOP
-        -- without an escape there is nothing that cannot be held: again no call
-        CONTINUE WHEN p_event_ids[i] = ANY (v_known)
-            OR k.body_schema IS NULL AND strpos(p_bodies[i]::text, '\u') = 0;
-        v_error := outbox._body_unholdable(p_bodies[i]::text);
+    -- without an escape there is nothing that cannot be held
+    FOR v_at IN SELECT n.i FROM generate_series(1, v_count) n(i)
+              WHERE (k.body_schema IS NOT NULL OR strpos(p_bodies[n.i]::text, '\u') > 0)
+                AND coalesce(p_event_ids[n.i] <> ALL (v_known), true)
+    LOOP
+        v_error := outbox._body_unholdable(p_bodies[v_at]::text);
         IF v_error IS NULL AND k.body_schema IS NOT NULL THEN
-            v_error := outbox._body_error(k.body_schema, p_bodies[i]);
+            v_error := outbox._body_error(k.body_schema, p_bodies[v_at]);
         END IF;
         IF v_error IS NOT NULL THEN
             RAISE EXCEPTION 'body refused by contract %@%: %', p_contract_id, p_contract_version, v_error
@@ -224,34 +228,52 @@ BEGIN
 
     -- before any fact_id is drawn: a lane's "low" relies on it
     PERFORM pg_current_xact_id();
-    FOR i IN 1..v_count LOOP
-        v_ids[i] := coalesce(p_event_ids[i], outbox._uuid7());
-    END LOOP;
-    WITH made AS (
-        INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
-            published_at, occurred_at, available_at, workspace, subject, headers, body)
-        SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
-               2304 + octet_length(p_bodies[n.i]::text)
-                    + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
-               t.now, coalesce(p_occurred_at[n.i], t.now),
-               CASE WHEN p_available_at[n.i] > t.now THEN p_available_at[n.i] END,
-               p_workspace, p_subjects[n.i], p_headers[n.i], p_bodies[n.i]
-          FROM generate_series(1, v_count) n(i), clock_timestamp() t(now)
-         WHERE v_known IS NULL OR v_ids[n.i] <> ALL (v_known)
-        ON CONFLICT (event_id) DO NOTHING
-        RETURNING fact_id, available_at
-    ), fresh AS (
+    v_ids := ARRAY(SELECT coalesce(p_event_ids[n.i], outbox._uuid7())
+                     FROM generate_series(1, v_count) n(i));
+    -- the usual set: no id that may stand already, nothing for later
+    IF p_event_ids IS NULL AND p_available_at IS NULL THEN
+        WITH made AS (
+            INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
+                published_at, occurred_at, workspace, subject, headers, body)
+            SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
+                   2304 + octet_length(p_bodies[n.i]::text)
+                        + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
+                   t.now, coalesce(p_occurred_at[n.i], t.now),
+                   p_workspace, p_subjects[n.i], p_headers[n.i], p_bodies[n.i]
+              FROM generate_series(1, v_count) n(i), clock_timestamp() t(now)
+            RETURNING fact_id
+        )
         INSERT INTO outbox.fresh (target_id, fact_id)
-        SELECT t.id, m.fact_id FROM made m CROSS JOIN unnest(v_targets) t(id)
-         WHERE m.available_at IS NULL
-    ), delayed AS (
-        INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count,
-            authority_seq, available_at, due_at)
-        SELECT t.id, m.fact_id, 'pending', 0, v_seq, m.available_at, m.available_at
-          FROM made m CROSS JOIN unnest(v_targets) t(id)
-         WHERE m.available_at IS NOT NULL
-    )
-    SELECT count(*), coalesce(bool_or(m.available_at IS NULL), false) INTO v_made, v_due FROM made m;
+        SELECT t.id, m.fact_id FROM made m CROSS JOIN unnest(v_targets) t(id);
+        v_made := v_count;
+        v_due := v_count > 0;
+    ELSE
+        WITH made AS (
+            INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
+                published_at, occurred_at, available_at, workspace, subject, headers, body)
+            SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
+                   2304 + octet_length(p_bodies[n.i]::text)
+                        + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
+                   t.now, coalesce(p_occurred_at[n.i], t.now),
+                   CASE WHEN p_available_at[n.i] > t.now THEN p_available_at[n.i] END,
+                   p_workspace, p_subjects[n.i], p_headers[n.i], p_bodies[n.i]
+              FROM generate_series(1, v_count) n(i), clock_timestamp() t(now)
+             WHERE v_known IS NULL OR v_ids[n.i] <> ALL (v_known)
+            ON CONFLICT (event_id) DO NOTHING
+            RETURNING fact_id, available_at
+        ), fresh AS (
+            INSERT INTO outbox.fresh (target_id, fact_id)
+            SELECT t.id, m.fact_id FROM made m CROSS JOIN unnest(v_targets) t(id)
+             WHERE m.available_at IS NULL
+        ), delayed AS (
+            INSERT INTO outbox.exception (target_id, fact_id, status, attempt_count,
+                authority_seq, available_at, due_at)
+            SELECT t.id, m.fact_id, 'pending', 0, v_seq, m.available_at, m.available_at
+              FROM made m CROSS JOIN unnest(v_targets) t(id)
+             WHERE m.available_at IS NOT NULL
+        )
+        SELECT count(*), coalesce(bool_or(m.available_at IS NULL), false) INTO v_made, v_due FROM made m;
+    END IF;
 
     -- fewer made than asked: another publisher was first, or an id is named
     -- twice in this call; either stands now and must be the same fact

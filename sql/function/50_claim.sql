@@ -349,12 +349,13 @@ BEGIN
 END
 $$;
 
--- outbox._claim_run(...): the same where nothing but fresh rows can be due and
--- no authority has lapsed, as is usual: the run behind the position, if all of
--- it fits and may be handed out.  fresh_ids is NULL if it does not, or if there
--- is none: then _claim_pick judges one by one, at four times the cost.
+-- outbox._claim_run(...): the same where nothing but fresh rows can be due, as is
+-- usual: the run behind the position, if all of it fits and may be handed out.
+-- Which it may if it was published under authority p_lapse or later, the last
+-- at which any was lost.  fresh_ids is NULL if it may not, or if there is none:
+-- then _claim_pick judges one by one, at four times the cost.
 CREATE OR REPLACE FUNCTION outbox._claim_run(p_target bigint, p_limit int, p_max_bytes bigint,
-    p_budget_bytes bigint, p_pos bigint,
+    p_budget_bytes bigint, p_pos bigint, p_lapse bigint,
     OUT fresh_ids bigint[], OUT exception_ids bigint[], OUT suspects int, OUT bytes bigint,
     OUT aside bigint[], OUT why text[], OUT new_pos bigint, OUT need_bytes bigint)
 LANGUAGE plpgsql VOLATILE
@@ -375,14 +376,16 @@ BEGIN
     -- consecutive facts are one range, not a descent for each
     SELECT sum(g.bytes),
            sum(g.bytes) <= p_max_bytes AND max(g.largest) <= p_budget_bytes
+           AND coalesce(min(g.authority_seq) >= p_lapse, true)
            AND bool_and(EXISTS (SELECT FROM outbox.graph y WHERE y.graph_id = g.graph_id))
       INTO bytes, v_fits
-      FROM (SELECT x.graph_id, sum(x.frame_bytes) AS bytes, max(x.frame_bytes) AS largest
-              FROM (SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
+      FROM (SELECT x.graph_id, sum(x.frame_bytes) AS bytes, max(x.frame_bytes) AS largest,
+                   min(x.authority_seq) AS authority_seq
+              FROM (SELECT r.graph_id, r.frame_bytes, r.authority_seq FROM outbox.fact r
                      WHERE v_list IS NULL
                        AND r.fact_id BETWEEN v_ids[1] AND v_ids[cardinality(v_ids)]
                     UNION ALL
-                    SELECT r.graph_id, r.frame_bytes FROM outbox.fact r
+                    SELECT r.graph_id, r.frame_bytes, r.authority_seq FROM outbox.fact r
                      WHERE r.fact_id = ANY (v_list)) x
              GROUP BY x.graph_id) g;
     IF v_fits THEN
@@ -427,7 +430,7 @@ DECLARE
     v_pos bigint;
     v_low bigint;
     v_clear bigint;     -- up to here no publisher is under way
-    v_lapses boolean;
+    v_lapse bigint;     -- authority seq of the last one
     v_now timestamptz;
     v_expires timestamptz;
     v_claim uuid;
@@ -485,23 +488,26 @@ BEGIN
         END IF;
         -- where nothing is in doubt and no transaction older than ours runs,
         -- nothing up to the last one seen before ours began can come late
-        SELECT l.pos, l.low, EXISTS (SELECT FROM outbox.lapse x WHERE x.target_id = gates.target_id),
+        SELECT l.pos, l.low,
+               (SELECT x.authority_seq FROM outbox.lapse x WHERE x.target_id = gates.target_id
+                 ORDER BY x.authority_seq DESC LIMIT 1),
                CASE WHEN gates.seen_last IS NOT NULL AND l.low = l.pos
                          AND pg_snapshot_xmin(pg_current_snapshot()) = pg_current_xact_id()
                     THEN gates.seen_last END
-          INTO v_pos, v_low, v_lapses, v_clear
+          INTO v_pos, v_low, v_lapse, v_clear
           FROM outbox.lane l WHERE l.target_id = gates.target_id;
-        v_plain := NOT (gates.due OR gates.reap OR gates.sweep OR v_lapses);
+        v_plain := NOT (gates.due OR gates.reap OR gates.sweep);
 
         FOR v_round IN 1..10 LOOP
             IF v_plain THEN
-                p := outbox._claim_run(gates.target_id, gates.room, v_bytes, p_budget_bytes, v_pos);
+                p := outbox._claim_run(gates.target_id, gates.room, v_bytes, p_budget_bytes, v_pos,
+                    v_lapse);
                 v_plain := p.fresh_ids IS NOT NULL;
             END IF;
             IF NOT v_plain THEN
                 p := outbox._claim_pick(gates.target_id, gates.room,
-                    CASE WHEN v_lapses THEN greatest(gates.room, 500) ELSE gates.room END,
-                    v_bytes, p_budget_bytes, v_suspects, v_lapses, v_pos);
+                    CASE WHEN v_lapse IS NOT NULL THEN greatest(gates.room, 500) ELSE gates.room END,
+                    v_bytes, p_budget_bytes, v_suspects, v_lapse IS NOT NULL, v_pos);
             END IF;
             IF p.aside IS NOT NULL THEN
                 PERFORM outbox._set_aside(gates.target_id, p.aside, p.why);

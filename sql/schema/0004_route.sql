@@ -1,6 +1,9 @@
 -- 0004_route.sql: what a single publish has to know, in one row.
 -- Schema outbox; owner: outbox_owner.
 
+-- It comes back with one more parameter.
+DROP FUNCTION IF EXISTS outbox._claim_run(bigint, int, bigint, bigint, bigint);
+
 CREATE TABLE outbox.route (
     contract_id text NOT NULL,
     contract_version text NOT NULL,

@@ -565,6 +565,30 @@ a_retired_contract_is_still_delivered_and_stays_in_the_graph(void)
 }
 
 static void
+what_has_lapsed_is_not_handed_out_among_what_came_later(void)
+{
+	const char *old, *later;
+	struct item i[9];
+	PGconn *p;
+
+	begin();
+	p = db_open("publisher");
+	db_run(p, "BEGIN");
+	old = db_get(p, "SELECT outbox.publish('%s', 'v1', '1')", l.contract);
+	SAME(grant("revoke", "*"), "1");
+	SAME(grant("add", "*"), "granted");
+	later = lane_publish(&l);
+	db_run(p, "COMMIT");
+	SAME(lane_claim(d, w, &l, 60000, i, 9), "items");
+	IS(super, "1", "SELECT %d", lane_claimed());
+	SAME(i[0].event, later);
+	SAME(delivery(old, l.subscriber), "paused 0 0 authority_revoked");
+	lane_publish_many(&l, 2, 10);
+	SAME(lane_claim(d, w, &l, 60000, i, 9), "items");
+	IS(super, "2", "SELECT %d", lane_claimed());
+}
+
+static void
 routes_say_what_contracts_and_graphs_say_after_every_change(void)
 {
 	begin();
@@ -732,6 +756,7 @@ static const struct db_test tests[] = {
     T(activation_under_an_unknown_contract_fails_whole),
     T(the_same_authority_has_the_same_fingerprint),
     T(a_retired_contract_is_still_delivered_and_stays_in_the_graph),
+    T(what_has_lapsed_is_not_handed_out_among_what_came_later),
     T(routes_say_what_contracts_and_graphs_say_after_every_change),
     T(a_plugin_is_not_removed_while_it_owes),
     T(what_an_open_publisher_commits_for_a_removed_plugin_is_paused),

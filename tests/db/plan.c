@@ -162,6 +162,38 @@ claim_and_settle(PGconn *d, long *claim, long *settled, const char *verdict)
 	*settled = buffers(d, "%s", sql);
 }
 
+/* After its first two, which make room in caches. */
+static long
+third_claim(PGconn *d, const struct lane *l)
+{
+	buffers(d, "%s", claim_sql(l, 100));
+	buffers(d, "%s", claim_sql(l, 100));
+	return buffers(d, "%s", claim_sql(l, 100));
+}
+
+static void
+a_lane_whose_authority_was_lost_once_costs_no_more_for_ever(void)
+{
+	PGconn *d = db_open("dispatcher");
+	struct lane l = lane_make();
+	long before, after;
+
+	w = worker_new();
+	lane_publish_many(&l, 300, 10);
+	before = third_claim(d, &l);
+	db_run(super,
+	    "SELECT outbox.grant_revoke('%s', 'event.subscribe', '%s@v1', '*')",
+	    l.subscriber, l.contract);
+	db_run(super,
+	    "SELECT outbox.grant_add('%s', 'event.subscribe', '%s@v1', '*')",
+	    l.subscriber, l.contract);
+	lane_publish_many(&l, 300, 10);
+	after = third_claim(d, &l);
+	CHECK(before > 0);
+	judging = true;
+	AT_MOST(before * 5 / 4, after, "a claim of 100 after a lapse");
+}
+
 static void
 make_all_calls(PGconn *d, PGconn *o, PGconn *p)
 {
@@ -483,6 +515,7 @@ static const struct db_test tests[] = {
     T(analysed_tables_have_the_same_plans),
     T(pausing_what_nobody_offers_is_a_bounded_batch_a_heartbeat),
     T(plans_cached_on_tables_analysed_nearly_empty_serve_full_ones),
+    T(a_lane_whose_authority_was_lost_once_costs_no_more_for_ever),
 };
 
 DB_MAIN(tests)

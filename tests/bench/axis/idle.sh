@@ -7,6 +7,13 @@ axis_idle() {
 	for ROUND in $(seq "$ROUNDS"); do
 		idle_case "1 lane"
 	done
+	bundle many 50 "$BUILD/bench/noop"
+	bundle more 49 "$BUILD/bench/noop"
+	for ROUND in $(seq "$ROUNDS"); do
+		idle_case "100 lanes"
+	done
+	without many
+	without more
 }
 
 idle_case() { # CASE
