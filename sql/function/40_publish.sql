@@ -136,7 +136,8 @@ $$;
 -- subscribes.  Nothing in here waits but for an uncommitted publisher of the
 -- same event id.  Planning its statements at each call would cost as much as
 -- their work, so it asks for one plan; made while the tables are empty, it
--- must not be a scan of them.
+-- must not be a scan of them.  Arrays are unnested: to take the nth element of
+-- one that is a parameter is to walk there.
 CREATE OR REPLACE FUNCTION outbox._publish(p_contract_id text, p_contract_version text,
     p_bodies json[], p_workspace text, p_subjects text[], p_event_ids uuid[],
     p_occurred_at timestamptz[], p_headers json[], p_available_at timestamptz[])
@@ -166,10 +167,11 @@ BEGIN
     END IF;
     -- only where there is something to check: a call for each costs as much
     -- as its rows
-    FOR v_at IN SELECT n.i FROM generate_series(1, v_count) n(i)
-              WHERE p_bodies[n.i] IS NULL OR p_subjects[n.i] IS NOT NULL
-                 OR p_occurred_at[n.i] IS NOT NULL OR p_headers[n.i] IS NOT NULL
-                 OR p_available_at[n.i] IS NOT NULL
+    FOR v_at IN
+        SELECT u.n FROM unnest(p_bodies, p_subjects, p_occurred_at, p_headers, p_available_at)
+               WITH ORDINALITY u(body, subject, occurred_at, headers, available_at, n)
+         WHERE u.body IS NULL OR u.subject IS NOT NULL OR u.occurred_at IS NOT NULL
+            OR u.headers IS NOT NULL OR u.available_at IS NOT NULL
     LOOP
         PERFORM outbox._check_publish(p_bodies[v_at], p_subjects[v_at], p_occurred_at[v_at],
             p_headers[v_at], p_available_at[v_at]);
@@ -186,9 +188,8 @@ BEGIN
                         p_workspace, p_subjects[i], p_bodies[i], p_occurred_at[i]);
                 END IF;
             END LOOP;
-            IF NOT EXISTS (SELECT FROM generate_series(1, v_count) n(i)
-                            WHERE p_event_ids[n.i] IS NULL
-                               OR p_event_ids[n.i] <> ALL (v_known)) THEN
+            IF NOT EXISTS (SELECT FROM unnest(p_event_ids) u(event_id)
+                            WHERE u.event_id IS NULL OR u.event_id <> ALL (v_known)) THEN
                 RETURN p_event_ids;
             END IF;
         END IF;
@@ -196,9 +197,10 @@ BEGIN
 
     k := outbox._contract_for_publish(p_contract_id, p_contract_version);
     -- without an escape there is nothing that cannot be held
-    FOR v_at IN SELECT n.i FROM generate_series(1, v_count) n(i)
-              WHERE (k.body_schema IS NOT NULL OR strpos(p_bodies[n.i]::text, '\u') > 0)
-                AND coalesce(p_event_ids[n.i] <> ALL (v_known), true)
+    FOR v_at IN
+        SELECT u.n FROM unnest(p_bodies, p_event_ids) WITH ORDINALITY u(body, event_id, n)
+         WHERE (k.body_schema IS NOT NULL OR strpos(u.body::text, '\u') > 0)
+           AND coalesce(u.event_id <> ALL (v_known), true)
     LOOP
         v_error := outbox._body_unholdable(p_bodies[v_at]::text);
         IF v_error IS NULL AND k.body_schema IS NOT NULL THEN
@@ -228,19 +230,21 @@ BEGIN
 
     -- before any fact_id is drawn: a lane's "low" relies on it
     PERFORM pg_current_xact_id();
-    v_ids := ARRAY(SELECT coalesce(p_event_ids[n.i], outbox._uuid7())
-                     FROM generate_series(1, v_count) n(i));
+    v_ids := ARRAY(SELECT coalesce(u.event_id, outbox._uuid7())
+                     FROM unnest(p_bodies, p_event_ids) u(body, event_id));
     -- the usual set: no id that may stand already, nothing for later
     IF p_event_ids IS NULL AND p_available_at IS NULL THEN
         WITH made AS (
             INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
                 published_at, occurred_at, workspace, subject, headers, body)
-            SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
-                   2304 + octet_length(p_bodies[n.i]::text)
-                        + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
-                   t.now, coalesce(p_occurred_at[n.i], t.now),
-                   p_workspace, p_subjects[n.i], p_headers[n.i], p_bodies[n.i]
-              FROM generate_series(1, v_count) n(i), clock_timestamp() t(now)
+            SELECT u.event_id, k.contract_key, v_graph, v_seq,
+                   2304 + octet_length(u.body::text)
+                        + 2 * coalesce(octet_length(u.headers::text), 0),
+                   t.now, coalesce(u.occurred_at, t.now),
+                   p_workspace, u.subject, u.headers, u.body
+              FROM unnest(v_ids, p_bodies, p_subjects, p_occurred_at, p_headers)
+                   u(event_id, body, subject, occurred_at, headers),
+                   clock_timestamp() t(now)
             RETURNING fact_id
         )
         INSERT INTO outbox.fresh (target_id, fact_id)
@@ -251,14 +255,16 @@ BEGIN
         WITH made AS (
             INSERT INTO outbox.fact (event_id, contract_key, graph_id, authority_seq, frame_bytes,
                 published_at, occurred_at, available_at, workspace, subject, headers, body)
-            SELECT v_ids[n.i], k.contract_key, v_graph, v_seq,
-                   2304 + octet_length(p_bodies[n.i]::text)
-                        + 2 * coalesce(octet_length(p_headers[n.i]::text), 0),
-                   t.now, coalesce(p_occurred_at[n.i], t.now),
-                   CASE WHEN p_available_at[n.i] > t.now THEN p_available_at[n.i] END,
-                   p_workspace, p_subjects[n.i], p_headers[n.i], p_bodies[n.i]
-              FROM generate_series(1, v_count) n(i), clock_timestamp() t(now)
-             WHERE v_known IS NULL OR v_ids[n.i] <> ALL (v_known)
+            SELECT u.event_id, k.contract_key, v_graph, v_seq,
+                   2304 + octet_length(u.body::text)
+                        + 2 * coalesce(octet_length(u.headers::text), 0),
+                   t.now, coalesce(u.occurred_at, t.now),
+                   CASE WHEN u.available_at > t.now THEN u.available_at END,
+                   p_workspace, u.subject, u.headers, u.body
+              FROM unnest(v_ids, p_bodies, p_subjects, p_occurred_at, p_headers, p_available_at)
+                   u(event_id, body, subject, occurred_at, headers, available_at),
+                   clock_timestamp() t(now)
+             WHERE v_known IS NULL OR u.event_id <> ALL (v_known)
             ON CONFLICT (event_id) DO NOTHING
             RETURNING fact_id, available_at
         ), fresh AS (
